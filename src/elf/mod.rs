@@ -1,0 +1,16 @@
+//! ELF64 x86-64 files: reading what a fat binary needs, and taking its device code out.
+
+/// A stretch of an output file that is made from an input file: how a converted ELF is described
+/// without holding it in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// `len` bytes of the input file from `offset` on.
+    Input {
+        /// Offset in the input file.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// These bytes.
+    Bytes(Vec<u8>),
+}

@@ -1,0 +1,160 @@
+//! What stages report when something is wrong.
+//!
+//! A format module has an error enum of its own (offset, field, found, expected; no path). A stage
+//! wraps it into an [`Error`], which knows the file, what was being done, and what the user can do
+//! about it. A stage that finds several faults returns all of them in [`Errors`]. Only the binary
+//! prints: `error:`, `caused by:` and `hint:` are its words.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Who has to act: decides the exit status (1 or 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The input is damaged, or the system refused something: exit status 1.
+    Failed,
+    /// The command line or a configuration file is wrong: exit status 2.
+    Usage,
+}
+
+/// One fault.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    path: Option<PathBuf>,
+    message: String,
+    hint: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// A fault in the input or the system: lower case, concrete, no final stop.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Failed, path: None, message: message.into(), hint: None, source: None }
+    }
+
+    /// A fault in the command line or in a configuration file.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, ..Self::failed(message) }
+    }
+
+    /// An operation of the system that failed on `path`, e.g. `cannot read`.
+    pub fn io(action: &str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        Self::failed(action).at(path).because(source)
+    }
+
+    /// Names the file or directory that the fault is in.
+    #[must_use]
+    pub fn at(mut self, path: impl AsRef<Path>) -> Self {
+        self.path = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Adds what the user can do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the underlying error.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Who has to act.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The file or directory concerned.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The message alone, without path and cause.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What the user can do, where it is known.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Whether the cause is a device without space left, which the binary explains at more length.
+    pub fn is_disk_full(&self) -> bool {
+        let mut cause = StdError::source(self);
+        while let Some(error) = cause {
+            if let Some(io) = error.downcast_ref::<std::io::Error>() {
+                return io.kind() == std::io::ErrorKind::StorageFull;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}: {}", path.display(), self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// One or more faults, in a stable order.
+#[derive(Debug)]
+pub struct Errors(Vec<Error>);
+
+impl Errors {
+    /// `Ok(value)` where `faults` is empty, else all of them.
+    pub fn check<T>(value: T, faults: Vec<Error>) -> Result<T, Self> {
+        if faults.is_empty() { Ok(value) } else { Err(Self(faults)) }
+    }
+
+    /// The faults; there is at least one.
+    pub fn iter(&self) -> impl Iterator<Item = &Error> {
+        self.0.iter()
+    }
+
+    /// The faults by value, to be joined with those of others.
+    pub fn into_vec(self) -> Vec<Error> {
+        self.0
+    }
+
+    /// [`Kind::Usage`] where every fault is of that kind.
+    pub fn kind(&self) -> Kind {
+        if self.0.iter().all(|e| e.kind == Kind::Usage) { Kind::Usage } else { Kind::Failed }
+    }
+}
+
+impl From<Error> for Errors {
+    fn from(error: Error) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.0.iter().enumerate() {
+            write!(f, "{}{error}", if i == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Errors {}
+
+/// What a stage returns.
+pub type Result<T, E = Errors> = std::result::Result<T, E>;

@@ -1,0 +1,1 @@
+//! Offload bundles and the code objects in them.
