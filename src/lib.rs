@@ -33,6 +33,9 @@
 pub mod elf;
 pub mod error;
 pub mod fatbin;
+pub mod jobs;
 pub mod kpack;
+pub mod progress;
 pub mod read_at;
 pub mod target;
+pub mod tree;

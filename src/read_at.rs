@@ -57,6 +57,16 @@ impl<T: ReadAt + ?Sized> ReadAt for &T {
     }
 }
 
+impl<T: ReadAt + ?Sized> ReadAt for std::sync::Arc<T> {
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_exact_at(buf, offset)
+    }
+}
+
 /// An open file with the length it had when it was opened.
 #[derive(Debug)]
 pub struct OpenFile {

@@ -14,3 +14,18 @@ pub enum Piece {
     /// These bytes.
     Bytes(Vec<u8>),
 }
+
+impl Piece {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Input { len, .. } => *len,
+            Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

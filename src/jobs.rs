@@ -1,0 +1,236 @@
+//! The threads of a run, and the bound on the bytes that they hold at once.
+//!
+//! There is one pool for the whole run. A *driver* (one file being written) cuts its work into items,
+//! hands them to the pool, and takes the results back in order; so the output does not depend on the
+//! number of threads, and several drivers share the cores without pools inside pools.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A pool of threads with a memory bound.
+#[derive(Debug)]
+pub struct Jobs {
+    tasks: Option<Sender<Task>>,
+    workers: Vec<JoinHandle<()>>,
+    budget: Arc<Budget>,
+}
+
+impl Jobs {
+    /// Starts `threads` (at least one) workers that together hold about `memory` bytes of results
+    /// and input.
+    pub fn new(threads: usize, memory: u64) -> Self {
+        let (tasks, queue) = unbounded::<Task>();
+        let workers = (0..threads.max(1))
+            .map(|_| {
+                let queue: Receiver<Task> = queue.clone();
+                thread::spawn(move || queue.iter().for_each(|task| task()))
+            })
+            .collect();
+        let budget = Arc::new(Budget { limit: memory, used: Mutex::new(0), freed: Condvar::new() });
+        Self { tasks: Some(tasks), workers, budget }
+    }
+
+    /// One worker for each core, and 64 MiB in flight.
+    pub fn for_this_machine() -> Self {
+        Self::new(thread::available_parallelism().map_or(1, usize::from), 64 << 20)
+    }
+
+    /// Number of workers.
+    pub fn threads(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Does `work` on each item in the pool and hands the results to `take` in the order of the
+    /// items, in the calling thread. `cost` is the bytes that an item and its result hold; an item
+    /// that alone passes the bound runs alone. Stops at the first error of `take`.
+    ///
+    /// # Panics
+    /// Where `work` panicked.
+    pub fn ordered<T, R, E>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        cost: impl Fn(&T) -> u64,
+        work: impl Fn(T) -> R + Send + Sync + 'static,
+        mut take: impl FnMut(R) -> Result<(), E>,
+    ) -> Result<(), E>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+    {
+        let work = Arc::new(work);
+        let most = self.threads() * 4;
+        let mut under_way: VecDeque<(Receiver<R>, Permit)> = VecDeque::new();
+        let mut take_first = |under_way: &mut VecDeque<(Receiver<R>, Permit)>| {
+            let (result, permit) = under_way.pop_front().expect("the caller saw one");
+            let taken = take(result.recv().expect("a worker thread panicked"));
+            drop(permit);
+            taken
+        };
+        for item in items {
+            let cost = cost(&item);
+            let permit = loop {
+                if under_way.is_empty() {
+                    // Only then may this thread wait for others: it holds nothing they could need.
+                    break self.budget.wait(cost);
+                }
+                match (under_way.len() < most).then(|| self.budget.try_now(cost)).flatten() {
+                    Some(permit) => break permit,
+                    None => take_first(&mut under_way)?,
+                }
+            };
+            let (done, result) = bounded(1);
+            let work = Arc::clone(&work);
+            let task = Box::new(move || {
+                // The driver may have given up: then nobody wants the result.
+                let _ = done.send(work(item));
+            });
+            self.tasks.as_ref().expect("open until dropped").send(task).expect("workers are alive");
+            under_way.push_back((result, permit));
+        }
+        while !under_way.is_empty() {
+            take_first(&mut under_way)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `drive` on each item, as many at a time as there are workers, each in a thread of its own
+    /// beside the pool. Returns the results in the order of the items. Items should come with the
+    /// longest first.
+    pub fn drive<T: Sync, R: Send>(&self, items: &[T], drive: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        let next = AtomicUsize::new(0);
+        let results: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());
+        thread::scope(|scope| {
+            for _ in 0..self.threads().min(items.len()) {
+                scope.spawn(|| {
+                    while let Some((i, item)) = Some(next.fetch_add(1, Ordering::Relaxed))
+                        .and_then(|i| Some((i, items.get(i)?)))
+                    {
+                        let result = drive(item);
+                        results.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(result);
+                    }
+                });
+            }
+        });
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.into_iter().map(|r| r.expect("every item was driven")).collect()
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.tasks = None;
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has been noticed where its result was missing.
+            let _ = worker.join();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Budget {
+    limit: u64,
+    used: Mutex<u64>,
+    freed: Condvar,
+}
+
+impl Budget {
+    fn try_now(self: &Arc<Self>, bytes: u64) -> Option<Permit> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        (*used == 0 || used.saturating_add(bytes) <= self.limit).then(|| {
+            *used += bytes;
+            Permit { budget: Arc::clone(self), bytes }
+        })
+    }
+
+    fn wait(self: &Arc<Self>, bytes: u64) -> Permit {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        while *used != 0 && used.saturating_add(bytes) > self.limit {
+            used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner);
+        }
+        *used += bytes;
+        Permit { budget: Arc::clone(self), bytes }
+    }
+}
+
+#[derive(Debug)]
+struct Permit {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        *self.budget.used.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        self.budget.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_whatever_the_threads_and_the_bound() {
+        for (threads, memory) in [(1, 1), (3, 10), (8, 1 << 20)] {
+            let jobs = Jobs::new(threads, memory);
+            let mut got = Vec::new();
+            let done: Result<(), ()> = jobs.ordered(
+                0..200u64,
+                |i| i % 7,
+                |i| {
+                    if i % 13 == 0 {
+                        thread::sleep(std::time::Duration::from_micros(200));
+                    }
+                    i * i
+                },
+                |r| {
+                    got.push(r);
+                    Ok(())
+                },
+            );
+            assert_eq!(done, Ok(()));
+            assert_eq!(got, (0..200).map(|i| i * i).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn several_drivers_share_one_bound_without_waiting_for_ever() {
+        let jobs = Jobs::new(2, 4);
+        let sums = jobs.drive(&[1u64, 2, 3, 4, 5], |&n| {
+            let mut sum = 0;
+            let done: Result<(), ()> = jobs.ordered(
+                0..50,
+                |_| 3,
+                move |i| i * n,
+                |r| {
+                    sum += r;
+                    Ok(())
+                },
+            );
+            done.map(|()| sum)
+        });
+        assert_eq!(sums, [1, 2, 3, 4, 5].map(|n| Ok(1225 * n)));
+    }
+
+    #[test]
+    fn the_first_error_stops() {
+        let jobs = Jobs::new(2, 100);
+        let mut taken = 0;
+        let done = jobs.ordered(
+            0..1000,
+            |_| 1,
+            |i| i,
+            |i| {
+                taken += 1;
+                if i == 5 { Err("five") } else { Ok(()) }
+            },
+        );
+        assert_eq!((done, taken), (Err("five"), 6));
+    }
+}

@@ -1,0 +1,144 @@
+//! Trees: a sorted map from path to entry, in which a file's content is a [`Source`].
+//!
+//! Stages map trees to trees; nothing is read or written until a sink does it. Every directory above
+//! an entry is an entry itself.
+
+mod kpack;
+mod path;
+mod source;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+pub use kpack::{BuiltKpack, CodeObjectAt, KpackPlan, KpmPlan, PlannedKernel};
+pub use path::{PathError, TreePath};
+pub use source::{InputFile, Source};
+
+/// What stands at one path.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Permission bits (`0o7777`).
+    pub mode: u32,
+    /// Modification time in seconds since 1970, where something gives one.
+    pub mtime: Option<i64>,
+    /// Directory, file or link.
+    pub kind: EntryKind,
+}
+
+/// The kinds of entry.
+#[derive(Debug, Clone)]
+pub enum EntryKind {
+    /// A directory.
+    Dir,
+    /// A regular file.
+    File(Source),
+    /// A symbolic link with this target, as it is written in the link.
+    Symlink(Vec<u8>),
+    /// Another name for the file at this path of the same tree, which is a [`EntryKind::File`] and
+    /// sorts before it.
+    HardLink(TreePath),
+}
+
+impl Entry {
+    /// A directory of mode 0755.
+    pub fn dir() -> Self {
+        Self { mode: 0o755, mtime: None, kind: EntryKind::Dir }
+    }
+
+    /// A file.
+    pub fn file(mode: u32, mtime: Option<i64>, source: Source) -> Self {
+        Self { mode, mtime, kind: EntryKind::File(source) }
+    }
+
+    /// The content, where it is a file.
+    pub fn source(&self) -> Option<&Source> {
+        match &self.kind {
+            EntryKind::File(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        matches!(self.kind, EntryKind::Dir)
+    }
+}
+
+/// Two entries want one path.
+#[derive(Debug, thiserror::Error)]
+#[error("two files want the path `{0}`")]
+pub struct Occupied(pub TreePath);
+
+/// A sorted map from path to entry.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    entries: BTreeMap<TreePath, Entry>,
+}
+
+impl Tree {
+    /// An empty tree.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an entry and, as mode 0755, the directories above it that are not there yet. A directory
+    /// may come again (the later mode and time win); anything else at a taken path is refused.
+    pub fn insert(&mut self, path: TreePath, entry: Entry) -> Result<(), Occupied> {
+        for above in path.ancestors() {
+            match self.entries.get(&above) {
+                None => {
+                    self.entries.insert(above, Entry::dir());
+                }
+                Some(entry) if entry.is_dir() => break,
+                Some(_) => return Err(Occupied(above)),
+            }
+        }
+        match self.entries.get(&path) {
+            Some(old) if !(old.is_dir() && entry.is_dir()) => Err(Occupied(path)),
+            _ => {
+                self.entries.insert(path, entry);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes an entry out; the directories above it stay.
+    pub fn remove(&mut self, path: &TreePath) -> Option<Entry> {
+        self.entries.remove(path)
+    }
+
+    /// The entry at a path.
+    pub fn get(&self, path: &TreePath) -> Option<&Entry> {
+        self.entries.get(path)
+    }
+
+    /// All entries in the order of their paths: a directory before its content.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&TreePath, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// The entries strictly below a directory, in order.
+    pub fn below<'a>(
+        &'a self,
+        dir: &'a TreePath,
+    ) -> impl Iterator<Item = (&'a TreePath, &'a Entry)> {
+        self.entries
+            .range((Bound::Excluded(dir.clone()), Bound::Unbounded))
+            .take_while(|(path, _)| path.strip_prefix(dir).is_some())
+    }
+
+    /// Number of entries, directories included.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it has no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether it has anything but directories.
+    pub fn has_files(&self) -> bool {
+        self.entries.values().any(|entry| !entry.is_dir())
+    }
+}

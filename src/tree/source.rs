@@ -1,0 +1,181 @@
+//! Where a file's bytes come from.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::kpack::{KpackPlan, KpmPlan};
+use crate::elf::Piece;
+use crate::read_at::{Cursor, OpenFile};
+
+/// A file of the input, with what it looked like when it was planned with. It is opened read-only,
+/// anew for each use (so that plans over thousands of files hold no descriptors), and a file that
+/// has changed since is refused.
+#[derive(Debug)]
+pub struct InputFile {
+    path: PathBuf,
+    len: u64,
+    stamp: (u64, u64, i64, i64),
+}
+
+impl InputFile {
+    /// Takes the path with its `lstat` data.
+    pub fn new(path: PathBuf, metadata: &std::fs::Metadata) -> Self {
+        let stamp = (metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+        Self { path, len: metadata.len(), stamp }
+    }
+
+    /// The path in the file system.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Opens it for reading.
+    pub fn open(&self) -> io::Result<OpenFile> {
+        Ok(OpenFile::new(self.open_file()?, self.len))
+    }
+
+    /// Opens it as a plain file, positioned at its start.
+    pub fn open_file(&self) -> io::Result<File> {
+        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let file = File::options().read(true).custom_flags(no_follow).open(&self.path)?;
+        let now = file.metadata()?;
+        let stamp = (now.dev(), now.ino(), now.mtime(), now.mtime_nsec());
+        if now.len() != self.len || stamp != self.stamp {
+            return Err(io::Error::other("the file was changed while it was being read"));
+        }
+        Ok(file)
+    }
+}
+
+/// The content of a file in a tree.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// A whole file of the input.
+    File(Arc<InputFile>),
+    /// An input file with some stretches replaced: a converted ELF.
+    Pieces {
+        /// The file that [`Piece::Input`] speaks of.
+        input: Arc<InputFile>,
+        /// The output, in order.
+        pieces: Arc<[Piece]>,
+    },
+    /// A kpack archive that is to be built from code objects of the input.
+    Kpack(Arc<KpackPlan>),
+    /// The manifest of kpack archives that are to be built.
+    Kpm(Arc<KpmPlan>),
+}
+
+impl Source {
+    /// A source of bytes in memory.
+    pub fn bytes(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+
+    /// Length in bytes; `None` for a kpack (and its manifest) that has not been built yet.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::File(file) => Some(file.len()),
+            Self::Pieces { pieces, .. } => Some(pieces.iter().map(Piece::len).sum()),
+            Self::Kpack(plan) => plan.built().map(|built| built.size),
+            Self::Kpm(plan) => plan.render().map(|bytes| bytes.len() as u64),
+        }
+    }
+
+    /// Whether it is known to be of length 0.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Bytes that writing it will read: what progress is measured in.
+    pub fn work(&self) -> u64 {
+        match self {
+            Self::Kpack(plan) => plan.original_size(),
+            other => other.len().unwrap_or(0),
+        }
+    }
+
+    /// Opens it for reading from the start. A kpack can be read once a sink has built it.
+    pub fn open(&self) -> io::Result<Box<dyn Read + Send + '_>> {
+        let not_built = || io::Error::other("the kpack has not been built yet");
+        Ok(match self {
+            Self::Bytes(bytes) => Box::new(&bytes[..]),
+            Self::File(file) => Box::new(file.open_file()?.take(file.len())),
+            Self::Pieces { input, pieces } => {
+                Box::new(PieceReader { input: Arc::new(input.open()?), pieces, at: None })
+            }
+            Self::Kpack(plan) => {
+                let path = plan.built().and_then(|built| built.path.as_ref());
+                Box::new(File::open(path.ok_or_else(not_built)?)?)
+            }
+            Self::Kpm(plan) => Box::new(io::Cursor::new(plan.render().ok_or_else(not_built)?)),
+        })
+    }
+
+    /// Copies all of it to `out`; returns the number of bytes.
+    pub fn copy_to(&self, out: &mut dyn Write) -> io::Result<u64> {
+        let mut reader = self.open()?;
+        let mut buffer = vec![0; COPY_BUFFER];
+        let mut total = 0;
+        loop {
+            let n = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            out.write_all(&buffer[..n])?;
+            total += n as u64;
+        }
+        if self.len().is_some_and(|len| len != total) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(total)
+    }
+}
+
+/// One copy's buffer: large enough that system calls do not show.
+pub(super) const COPY_BUFFER: usize = 256 * 1024;
+
+/// Reads pieces one after the other.
+struct PieceReader<'a> {
+    input: Arc<OpenFile>,
+    pieces: &'a [Piece],
+    at: Option<Box<dyn Read + Send + 'a>>,
+}
+
+impl Read for PieceReader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(reader) = &mut self.at {
+                let n = reader.read(buf)?;
+                if n > 0 || buf.is_empty() {
+                    return Ok(n);
+                }
+            }
+            let Some((piece, rest)) = self.pieces.split_first() else { return Ok(0) };
+            self.pieces = rest;
+            self.at = Some(match piece {
+                Piece::Bytes(bytes) => Box::new(&bytes[..]),
+                Piece::Input { offset, len } => {
+                    Box::new(Cursor::new(Arc::clone(&self.input), *offset, *len))
+                }
+            });
+        }
+    }
+}
