@@ -30,6 +30,9 @@
 //!
 //! Stages never import each other; only the binary prints, exits, or knows the command line.
 
+pub mod artifact;
+pub mod config;
+pub mod database;
 pub mod elf;
 pub mod error;
 pub mod fatbin;
@@ -37,5 +40,6 @@ pub mod jobs;
 pub mod kpack;
 pub mod progress;
 pub mod read_at;
+pub mod recombine;
 pub mod target;
 pub mod tree;

@@ -274,6 +274,51 @@ impl TryFrom<String> for TargetId {
     }
 }
 
+/// A family of ISAs as databases name it: `gfx11xx` and `gfx110x` (an `x` is any digit), `gfx12_0`
+/// (major and minor version, any stepping).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Family(String);
+
+impl Family {
+    /// Recognises a family's name; `None` for anything else, also for a plain ISA.
+    pub fn parse(name: &str) -> Option<Self> {
+        let digits = name.strip_prefix("gfx")?;
+        let good = matches!(digits.len(), 3..=5)
+            && digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f' | b'x' | b'X' | b'_'))
+            && digits.contains(['x', 'X', '_']);
+        let family = Self(name.to_owned());
+        (good && family.members().next().is_some()).then_some(family)
+    }
+
+    /// Whether an ISA, with or without features, belongs to it.
+    pub fn contains(&self, isa: &TargetId) -> bool {
+        let processor = isa.processor().as_bytes();
+        let mut pattern: Vec<u8> = self.0.bytes().filter(|&b| b != b'_').collect();
+        if pattern.len() < self.0.len() {
+            pattern.push(b'x');
+        }
+        pattern.len() == processor.len()
+            && pattern.iter().zip(processor).enumerate().all(|(i, (&p, &b))| {
+                p == b || i >= 3 && matches!(p, b'x' | b'X') && b.is_ascii_hexdigit()
+            })
+    }
+
+    /// The known processors that belong to it.
+    pub fn members(&self) -> impl Iterator<Item = TargetId> {
+        PROCESSORS
+            .iter()
+            .filter_map(|p| TargetId::bare(p.name).ok())
+            .filter(|isa| self.contains(isa))
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,6 +373,19 @@ mod tests {
             id("gfx90a:sramecc+:xnack-").search_order().iter().map(ToString::to_string).collect();
         assert_eq!(order, ["gfx90a:sramecc+:xnack-", "gfx90a:sramecc+", "gfx90a:xnack-", "gfx90a"]);
         assert_eq!(id("gfx1100").search_order(), [id("gfx1100")]);
+    }
+
+    #[test]
+    fn a_family_has_members() {
+        let members = |name| -> Vec<String> {
+            Family::parse(name).unwrap().members().map(String::from).collect()
+        };
+        assert_eq!(members("gfx110x"), ["gfx1100", "gfx1101", "gfx1102", "gfx1103"]);
+        assert_eq!(members("gfx12_0"), ["gfx1200", "gfx1201"]);
+        assert!(members("gfx11xx").contains(&"gfx1151".to_owned()));
+        for none in ["gfx1100", "gfx77x", "gfxxxx", "gfx_", "x", "gfx11-generic"] {
+            assert_eq!(Family::parse(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -7,6 +7,9 @@ mod kpack;
 mod path;
 mod source;
 
+pub mod dir;
+pub mod read;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 

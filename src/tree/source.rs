@@ -119,10 +119,7 @@ impl Source {
             Self::Pieces { input, pieces } => {
                 Box::new(PieceReader { input: Arc::new(input.open()?), pieces, at: None })
             }
-            Self::Kpack(plan) => {
-                let path = plan.built().and_then(|built| built.path.as_ref());
-                Box::new(File::open(path.ok_or_else(not_built)?)?)
-            }
+            Self::Kpack(plan) => Box::new(File::open(&plan.built().ok_or_else(not_built)?.path)?),
             Self::Kpm(plan) => Box::new(io::Cursor::new(plan.render().ok_or_else(not_built)?)),
         })
     }

@@ -1,0 +1,144 @@
+//! Reading artifacts and shards from directories. Only names and `lstat` data are read.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use super::{ArtifactName, ArtifactTree, MANIFEST, Shard};
+use crate::error::{Error, Errors, Result};
+use crate::tree::{TreePath, read as tree_read};
+
+/// A manifest of a build has some dozens of lines; one over this size is not one.
+const MANIFEST_MAX: u64 = 1 << 20;
+
+/// Reads a manifest's text: one prefix a line, blank lines ignored. Every line that leaves the tree,
+/// is absolute, or stands there twice is a fault.
+pub fn parse_manifest(text: &[u8], path: &Path) -> Result<Vec<TreePath>> {
+    let mut prefixes = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut faults = Vec::new();
+    for (number, line) in text.split(|&b| b == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
+        let at = |e: Error| e.at(path);
+        match TreePath::new(line) {
+            Err(e) => faults.push(at(Error::failed(format!("line {}: {e}", number + 1)).hint(
+                "a manifest lists the artifact's prefixes, as math-libs/BLAS/rocBLAS/stage",
+            ))),
+            Ok(prefix) if !seen.insert(prefix.clone()) => {
+                faults.push(at(Error::failed(format!(
+                    "line {}: the prefix `{prefix}` is listed twice",
+                    number + 1
+                ))
+                .hint("remove one of the two lines")));
+            }
+            Ok(prefix) => prefixes.push(prefix),
+        }
+    }
+    Errors::check(prefixes, faults)
+}
+
+/// Reads the artifact in the directory `dir` under the given name.
+pub fn read_artifact(dir: &Path, name: ArtifactName) -> Result<ArtifactTree> {
+    let mut tree = tree_read::directory(dir)?;
+    let manifest_name = TreePath::new(MANIFEST).expect("a plain name");
+    let manifest_path = dir.join(MANIFEST);
+    let Some(manifest) = tree.remove(&manifest_name) else {
+        return Err(Error::failed(format!("has no {MANIFEST}"))
+            .at(dir)
+            .hint("an artifact lists its prefixes there, one a line; without it nothing says how to install it")
+            .into());
+    };
+    let size = manifest.source().and_then(|source| source.len());
+    if size.is_none_or(|size| size > MANIFEST_MAX) {
+        return Err(Error::failed("is no manifest (expected a text file of up to 1 MiB)")
+            .at(manifest_path)
+            .into());
+    }
+    let text = fs::read(&manifest_path).map_err(|e| Error::io("cannot read", &manifest_path, e))?;
+    let prefixes = parse_manifest(&text, &manifest_path)?;
+    let artifact = ArtifactTree { name, prefixes, tree, origin: dir.to_owned() };
+    let faults = artifact
+        .tree
+        .iter()
+        .filter(|(path, entry)| !entry.is_dir() && artifact.prefix_of(path).is_none())
+        .map(|(path, _)| {
+            Error::failed(format!("lies under no prefix that {MANIFEST} lists"))
+                .at(dir.join(path.as_path()))
+                .hint(
+                    "add its prefix to the manifest, or remove the file: it would be in no package",
+                )
+        })
+        .collect();
+    Errors::check(artifact, faults)
+}
+
+/// Reads all artifacts in the directory `parent`, sorted by name. A directory that is not called like
+/// an artifact is a fault: leaving it out in silence would lose files. Plain files and names that
+/// begin with a dot are passed over.
+pub fn read_artifacts(parent: &Path) -> Result<Vec<ArtifactTree>> {
+    let mut artifacts = Vec::new();
+    let mut faults = Vec::new();
+    for name in directories(parent)? {
+        let dir = parent.join(&name);
+        match ArtifactName::parse(&name.to_string_lossy()) {
+            Err(e) => {
+                faults.push(Error::failed("is not called like an artifact").at(dir).because(e))
+            }
+            Ok(name) => match read_artifact(&dir, name) {
+                Ok(artifact) => artifacts.push(artifact),
+                Err(e) => faults.extend(e.into_vec()),
+            },
+        }
+    }
+    if artifacts.is_empty() && faults.is_empty() {
+        faults.push(Error::failed("has no artifact in it").at(parent).hint(
+            "expected directories called artifact_component_target, as blas_lib_gfx110X-dgpu",
+        ));
+    }
+    Errors::check(artifacts, faults)
+}
+
+/// Reads all shards in the directory `parent`, sorted by name.
+pub fn read_shards(parent: &Path) -> Result<Vec<Shard>> {
+    let mut shards = Vec::new();
+    let mut faults = Vec::new();
+    for name in directories(parent)? {
+        match read_artifacts(&parent.join(&name)) {
+            Ok(artifacts) => {
+                shards.push(Shard { name: name.to_string_lossy().into_owned(), artifacts });
+            }
+            Err(e) => faults.extend(e.into_vec()),
+        }
+    }
+    if shards.is_empty() && faults.is_empty() {
+        faults.push(
+            Error::failed("has no shard in it")
+                .at(parent)
+                .hint("expected a directory for each build job, with its artifacts in it"),
+        );
+    }
+    Errors::check(shards, faults)
+}
+
+/// The names of the directories in `parent`, sorted; hidden ones are left out.
+fn directories(parent: &Path) -> Result<Vec<OsString>> {
+    let listed = fs::read_dir(parent).and_then(|listing| {
+        let mut names = Vec::new();
+        for entry in listing {
+            let entry = entry?;
+            let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            // A link to a directory counts: shards are often laid together by links.
+            if !hidden && entry.path().is_dir() {
+                names.push(entry.file_name());
+            }
+        }
+        Ok(names)
+    });
+    let mut names = listed.map_err(|e| Error::io("cannot read the directory", parent, e))?;
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,219 @@
+//! The packages file: which artifacts' files make which package.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use globset::Glob;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::read_json;
+use crate::artifact::COMPONENTS;
+use crate::error::{Error, Errors, Result};
+
+/// What packages are made, and from what.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PackagesConfig {
+    /// What every package says of itself unless its definition says otherwise.
+    #[serde(default)]
+    pub defaults: Defaults,
+    /// One definition makes a package, or a generic one and one for each group of ISAs.
+    pub packages: Vec<Definition>,
+}
+
+/// Fields that are the same in most packages.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Defaults {
+    /// `Name <address>`
+    pub maintainer: String,
+    /// Who distributes the packages.
+    pub vendor: String,
+    /// An URL.
+    pub homepage: String,
+    /// An SPDX expression.
+    pub license: String,
+    /// The archive section, as `libs`.
+    pub section: String,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            maintainer: "Unknown Maintainer <unknown@localhost>".into(),
+            vendor: String::new(),
+            homepage: String::new(),
+            license: "Unknown".into(),
+            section: "libs".into(),
+        }
+    }
+}
+
+/// One library, or what belongs to one.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// The package's name without `-generic` or a group.
+    pub name: String,
+    /// One line.
+    #[serde(default)]
+    pub summary: String,
+    /// Paragraphs, apart by blank lines.
+    #[serde(default)]
+    pub description: String,
+    /// What goes into it.
+    pub contents: Vec<Contents>,
+    /// Other packages that it needs: by definition where there is one of that name (then its generic
+    /// package, and for a group's package the same group's), else by package name as it stands.
+    #[serde(default)]
+    pub depends: Vec<String>,
+    /// Relations in the `.deb` only.
+    #[serde(default)]
+    pub deb: DebRelations,
+    /// Relations in the `.rpm` only.
+    #[serde(default)]
+    pub rpm: RpmRelations,
+    /// Instead of the default's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// Instead of the default's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section: Option<String>,
+}
+
+/// Files of one artifact.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Contents {
+    /// As `blas`.
+    pub artifact: String,
+    /// Some of `lib`, `run`, `dev`, `doc`, `dbg`, `test`; all where it is left out.
+    #[serde(default)]
+    pub components: Vec<String>,
+    /// Globs over the artifact's prefixes; all where it is left out.
+    #[serde(default)]
+    pub prefixes: Vec<String>,
+    /// Globs over paths below the prefix: only these files.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Globs over paths below the prefix: not these files.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+}
+
+/// Relations as a Debian control file writes them (`libc6 (>= 2.34)`). They are those of the package
+/// with the host code.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)]
+pub struct DebRelations {
+    pub depends: Vec<String>,
+    pub recommends: Vec<String>,
+    pub suggests: Vec<String>,
+    pub provides: Vec<String>,
+    pub conflicts: Vec<String>,
+    pub breaks: Vec<String>,
+    pub replaces: Vec<String>,
+}
+
+/// Relations as a spec file writes them (`glibc >= 2.34`). They are those of the package with the
+/// host code.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)]
+pub struct RpmRelations {
+    pub requires: Vec<String>,
+    pub recommends: Vec<String>,
+    pub suggests: Vec<String>,
+    pub provides: Vec<String>,
+    pub conflicts: Vec<String>,
+    pub obsoletes: Vec<String>,
+}
+
+impl PackagesConfig {
+    /// Reads and checks a packages file; all faults are reported.
+    pub fn load(path: &Path) -> Result<Self> {
+        let config: Self = read_json(path)?;
+        let faults = config.faults().into_iter().map(|fault| fault.at(path)).collect();
+        Errors::check(config, faults)
+    }
+
+    /// The configuration that is meant where there is no packages file: a package for each artifact
+    /// prefix, `blas_lib` → `blas-lib`.
+    pub fn one_for_each<'a>(artifacts: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let unique: BTreeSet<_> = artifacts.collect();
+        let packages = unique
+            .into_iter()
+            .map(|(artifact, component)| Definition {
+                name: format!("{artifact}-{component}"),
+                summary: format!("The {component} component of {artifact}"),
+                contents: vec![Contents {
+                    artifact: artifact.to_owned(),
+                    components: vec![component.to_owned()],
+                    prefixes: Vec::new(),
+                    include: Vec::new(),
+                    exclude: Vec::new(),
+                }],
+                ..Definition::default()
+            })
+            .collect();
+        Self { defaults: Defaults::default(), packages }
+    }
+
+    fn faults(&self) -> Vec<Error> {
+        let mut faults = Vec::new();
+        let mut names = BTreeSet::new();
+        if self.packages.is_empty() {
+            faults.push(Error::usage("defines no package").hint("add a definition to `packages`"));
+        }
+        for definition in &self.packages {
+            let name = &definition.name;
+            let good = name.len() > 1
+                && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+                && name.bytes().all(|b| {
+                    b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-')
+                });
+            if !good {
+                faults.push(
+                    Error::usage(format!("`{name}` cannot be a package name"))
+                        .hint("two or more lower-case letters, digits, `.`, `+` and `-`, a letter or digit first"),
+                );
+            }
+            if !names.insert(name) {
+                faults.push(
+                    Error::usage(format!("the package `{name}` is defined twice"))
+                        .hint("join the two definitions' contents, or rename one"),
+                );
+            }
+            if definition.contents.is_empty() {
+                faults.push(
+                    Error::usage(format!("the package `{name}` has no contents"))
+                        .hint("say which artifact it takes, as {\"artifact\": \"blas\", \"components\": [\"lib\"]}"),
+                );
+            }
+            for contents in &definition.contents {
+                for component in &contents.components {
+                    if !COMPONENTS.contains(&component.as_str()) {
+                        faults.push(
+                            Error::usage(format!(
+                                "package `{name}`: unknown component `{component}`"
+                            ))
+                            .hint(format!("expected one of {}", COMPONENTS.join(", "))),
+                        );
+                    }
+                }
+                let globs = [&contents.prefixes, &contents.include, &contents.exclude];
+                for glob in globs.into_iter().flatten() {
+                    if let Err(e) = Glob::new(glob) {
+                        faults.push(Error::usage(format!("package `{name}`: {e}")));
+                    }
+                }
+            }
+            if definition.depends.contains(name) {
+                faults.push(Error::usage(format!("the package `{name}` depends on itself")));
+            }
+        }
+        faults
+    }
+}

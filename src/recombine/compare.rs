@@ -1,0 +1,183 @@
+//! Comparing contents, so that what two shards both have is known to be the same.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::kpack::reader::Archive;
+use crate::read_at::OpenFile;
+use crate::tree::{EntryKind, InputFile, KpackPlan, Source, Tree, TreePath};
+
+/// How two trees differ; paths in order, directories not counted.
+#[derive(Debug, Default)]
+pub struct Difference {
+    /// In the first only.
+    pub only_first: Vec<TreePath>,
+    /// In the other only.
+    pub only_other: Vec<TreePath>,
+    /// In both, not the same.
+    pub content: Vec<TreePath>,
+}
+
+/// Compares two trees' files and links.
+pub fn trees(first: &Tree, other: &Tree) -> Result<Difference> {
+    let mut difference = Difference::default();
+    for (path, entry) in first.iter().filter(|(_, entry)| !entry.is_dir()) {
+        match other.get(path) {
+            None => difference.only_first.push(path.clone()),
+            Some(their) => {
+                let same = match (&entry.kind, &their.kind) {
+                    (EntryKind::Symlink(a), EntryKind::Symlink(b)) => a == b,
+                    _ => match (content(first, path), content(other, path)) {
+                        (Some(a), Some(b)) => same(a, b)?.is_none(),
+                        _ => false,
+                    },
+                };
+                if !same {
+                    difference.content.push(path.clone());
+                }
+            }
+        }
+    }
+    let theirs = other.iter().filter(|(path, entry)| !entry.is_dir() && first.get(path).is_none());
+    difference.only_other.extend(theirs.map(|(path, _)| path.clone()));
+    Ok(difference)
+}
+
+/// The content of a file, through a hard link.
+fn content<'a>(tree: &'a Tree, path: &TreePath) -> Option<&'a Source> {
+    match &tree.get(path)?.kind {
+        EntryKind::File(source) => Some(source),
+        EntryKind::HardLink(first) => tree.get(first)?.source(),
+        _ => None,
+    }
+}
+
+/// `None` where two contents are the same, else what differs, in words.
+pub fn same(a: &Source, b: &Source) -> Result<Option<String>> {
+    match (a, b) {
+        (Source::Kpack(a), Source::Kpack(b)) => plans(a, b),
+        (Source::File(a), Source::File(b)) if is_kpack(a.path()) && is_kpack(b.path()) => {
+            kpacks(a, b)
+        }
+        // Manifests of archives that are still to be built: as good as the archives.
+        (Source::Kpm(_), Source::Kpm(_)) => Ok(None),
+        _ => {
+            if a.len() != b.len() {
+                let len = |s: &Source| s.len().map_or("?".into(), |n| n.to_string());
+                return Ok(Some(format!("{} bytes and {} bytes", len(a), len(b))));
+            }
+            let open = |s| Source::open(s).map_err(|e| read_error(s, e));
+            let equal = streams(&mut open(a)?, &mut open(b)?).map_err(|e| read_error(a, e))?;
+            Ok((!equal).then(|| "the same size, other bytes".to_owned()))
+        }
+    }
+}
+
+fn is_kpack(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "kpack")
+}
+
+fn read_error(source: &Source, e: io::Error) -> Error {
+    let path = match source {
+        Source::File(input) | Source::Pieces { input, .. } => input.path().to_owned(),
+        _ => PathBuf::from("(generated)"),
+    };
+    Error::io("cannot read", path, e)
+}
+
+/// Two archives to be built: the same kernels with the same code.
+fn plans(a: &Arc<KpackPlan>, b: &Arc<KpackPlan>) -> Result<Option<String>> {
+    let name = |kernel: &crate::tree::PlannedKernel| format!("{}#{}", kernel.name, kernel.co_index);
+    for (first, second) in a.kernels().iter().zip(b.kernels()) {
+        let (left, right) = (name(first), name(second));
+        if left != right {
+            let lone = left.min(right);
+            return Ok(Some(format!("the first differing kernel is {lone}: only one has it")));
+        }
+        let (x, y) = (&first.code_object, &second.code_object);
+        let equal = x.size() == y.size()
+            && x.with_stream(|mut s| y.with_stream(|mut t| streams(&mut s, &mut t)))
+                .map_err(|e| Error::io("cannot read", x.input.path(), e))?;
+        if !equal {
+            return Ok(Some(format!("the first differing kernel is {left}")));
+        }
+    }
+    Ok(longer(a.kernels().get(b.kernels().len()), b.kernels().get(a.kernels().len()), name))
+}
+
+/// Two archives on disk: the same, whatever their compression.
+fn kpacks(a: &InputFile, b: &InputFile) -> Result<Option<String>> {
+    let open = |input: &InputFile| -> Result<OpenFile, Error> {
+        input.open().map_err(|e| Error::io("cannot read", input.path(), e))
+    };
+    let (file_a, file_b) = (open(a)?, open(b)?);
+    let bad = |path: &Path| {
+        let path = path.to_owned();
+        move |e| Error::failed("is no valid kpack archive").at(path).because(e)
+    };
+    let left = Archive::open(&file_a).map_err(bad(a.path()))?;
+    let right = Archive::open(&file_b).map_err(bad(b.path()))?;
+    let name = |e: &crate::kpack::reader::Entry| format!("{} ({})", e.name(), e.isa);
+    for (x, y) in left.entries().iter().zip(right.entries()) {
+        if name(x) != name(y) {
+            let lone = name(x).min(name(y));
+            return Ok(Some(format!("the first differing kernel is {lone}: only one has it")));
+        }
+        let equal = x.original_size == y.original_size && {
+            let mut s = left.open_entry(x).map_err(bad(a.path()))?;
+            let mut t = right.open_entry(y).map_err(bad(b.path()))?;
+            streams(&mut s, &mut t).map_err(|e| Error::io("cannot read", a.path(), e))?
+        };
+        if !equal {
+            return Ok(Some(format!("the first differing kernel is {}", name(x))));
+        }
+    }
+    let (n, m) = (left.entries().len(), right.entries().len());
+    Ok(longer(left.entries().get(m), right.entries().get(n), name))
+}
+
+fn longer<T>(a: Option<&T>, b: Option<&T>, name: impl Fn(&T) -> String) -> Option<String> {
+    a.or(b).map(|lone| format!("the first differing kernel is {}: only one has it", name(lone)))
+}
+
+/// Whether two streams give the same bytes.
+fn streams(a: &mut dyn Read, b: &mut dyn Read) -> io::Result<bool> {
+    let (mut left, mut right) = (vec![0; 128 * 1024], vec![0; 128 * 1024]);
+    loop {
+        let n = fill(a, &mut left)?;
+        let m = fill(b, &mut right)?;
+        if left[..n] != right[..m] {
+            return Ok(false);
+        }
+        if n == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+fn fill(stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
+    let mut n = 0;
+    while n < buf.len() {
+        match stream.read(&mut buf[n..]) {
+            Ok(0) => break,
+            Ok(more) => n += more,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(n)
+}
+
+/// `1 file`, `3 files`.
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The first few of many paths.
+pub fn some(paths: &[TreePath]) -> String {
+    let shown: Vec<_> = paths.iter().take(3).map(ToString::to_string).collect();
+    let more = paths.len() - shown.len();
+    shown.join(", ") + &(if more > 0 { format!(" and {more} more") } else { String::new() })
+}
