@@ -1,1 +1,5 @@
 //! Offload bundles and the code objects in them.
+
+pub mod bundle;
+pub mod ccob;
+pub mod code_object;

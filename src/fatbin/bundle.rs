@@ -1,0 +1,562 @@
+//! Offload bundles: one fat object with the code objects of several targets.
+//!
+//! ```text
+//! __CLANG_OFFLOAD_BUNDLE__ (24) · u64 count · count × { u64 offset · u64 size · u64 id length · id } · contents
+//! ```
+//! Offsets count from the bundle's start. A bundle can be compressed ([`crate::fatbin::ccob`]): the
+//! decompressed bytes are then such a bundle.
+//!
+//! A bundle's extent comes from its own header, never from a search for the next magic, which can
+//! occur in device code. Of a plain bundle only the header is read; of a compressed one only the
+//! beginning is decompressed, until code objects are asked for. What holds after [`Bundle::read`]:
+//! the bundle ends before the limit, every entry lies behind the entry table and inside the bundle
+//! (for a compressed bundle: inside its claimed size), no two entries overlap, and no target occurs
+//! twice. Which bundle belongs to which wrapper is not known here.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufReader, Read};
+
+use md5::{Digest, Md5};
+
+use crate::fatbin::ccob::{self, CcobHeader};
+use crate::read_at::{Cursor, ReadAt};
+use crate::target::{TargetError, TargetId};
+
+/// The first bytes of a plain bundle.
+pub const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
+
+/// More entries than any bundle has.
+const MAX_ENTRIES: u64 = 4096;
+
+/// Longer than any entry id.
+const MAX_ID_LEN: u64 = 1024;
+
+/// Why bytes are no bundle, or not a whole one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The bytes could not be read.
+    #[error("cannot read at {offset:#x}")]
+    Io {
+        /// Where.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The end comes before the structure is whole.
+    #[error("{field} at {offset:#x} is cut off: {available:#x} bytes are left")]
+    Truncated {
+        /// Where the structure begins.
+        offset: u64,
+        /// What it is.
+        field: &'static str,
+        /// Bytes from there to the limit.
+        available: u64,
+    },
+    /// Neither magic is there.
+    #[error(
+        "no offload bundle begins at {offset:#x}: found {found:02x?}, expected `__CLANG_OFFLOAD_BUNDLE__` or `CCOB`"
+    )]
+    Magic {
+        /// Where.
+        offset: u64,
+        /// The bytes there.
+        found: Vec<u8>,
+    },
+    /// More entries than a bundle can have.
+    #[error("the bundle claims {found} entries, expected at most {MAX_ENTRIES}")]
+    Count {
+        /// The claimed number.
+        found: u64,
+    },
+    /// An id longer than any target's.
+    #[error("the id of bundle entry {entry} claims {found} bytes, expected at most {MAX_ID_LEN}")]
+    IdLength {
+        /// Which entry.
+        entry: usize,
+        /// The claimed length.
+        found: u64,
+    },
+    /// An id that does not read `kind-arch-vendor-os-environment-target`.
+    #[error(
+        "bundle entry {entry} has the id `{id}`, expected `hipv4-amdgcn-amd-amdhsa--` and a target, or `host-…`"
+    )]
+    Id {
+        /// Which entry.
+        entry: usize,
+        /// The id, with what is not UTF-8 replaced.
+        id: String,
+    },
+    /// An id whose last part is no target id.
+    #[error("bundle entry {entry} has the id `{id}`")]
+    Target {
+        /// Which entry.
+        entry: usize,
+        /// The id.
+        id: String,
+        /// Why.
+        source: TargetError,
+    },
+    /// An entry that is not inside the bundle.
+    #[error(
+        "bundle entry {entry} has {size:#x} bytes at {offset:#x}, but the bundle has {limit:#x} bytes"
+    )]
+    EntryRange {
+        /// Which entry.
+        entry: usize,
+        /// Its claimed offset from the bundle's start.
+        offset: u64,
+        /// Its claimed size.
+        size: u64,
+        /// The most that the bundle can have.
+        limit: u64,
+    },
+    /// An entry that begins inside the entry table.
+    #[error(
+        "bundle entry {entry} begins at {offset:#x}, inside the entry table, which ends at {table_end:#x}"
+    )]
+    EntryInTable {
+        /// Which entry.
+        entry: usize,
+        /// Its claimed offset from the bundle's start.
+        offset: u64,
+        /// Where the table ends.
+        table_end: u64,
+    },
+    /// Two entries share bytes.
+    #[error("bundle entries `{first}` and `{second}` overlap at {offset:#x}")]
+    Overlap {
+        /// Id of the entry that begins first.
+        first: String,
+        /// Id of the other.
+        second: String,
+        /// Where the second begins.
+        offset: u64,
+    },
+    /// Two entries for one target.
+    #[error("the bundle has two entries for {target}")]
+    Duplicate {
+        /// The target.
+        target: TargetId,
+    },
+    /// A compressed bundle of an unknown version.
+    #[error("compressed bundle version at {offset:#x} is {found}, expected 1, 2 or 3")]
+    Version {
+        /// Where the field is.
+        offset: u64,
+        /// The version.
+        found: u16,
+    },
+    /// A compressed bundle of an unknown method.
+    #[error("compression method at {offset:#x} is {found}, expected 0 (zlib) or 1 (zstd)")]
+    Method {
+        /// Where the field is.
+        offset: u64,
+        /// The method.
+        found: u16,
+    },
+    /// A total size that the section cannot hold.
+    #[error(
+        "compressed bundle's total size at {offset:#x} is {found:#x}, but {available:#x} bytes are left"
+    )]
+    TotalSize {
+        /// Where the field is.
+        offset: u64,
+        /// The claimed size, header included.
+        found: u64,
+        /// Bytes from the bundle's start to the limit.
+        available: u64,
+    },
+    /// An uncompressed size that no stream of this length can give.
+    #[error(
+        "compressed bundle at {offset:#x} claims {claimed} bytes from {payload} compressed ones, which can give at most {possible}"
+    )]
+    ClaimedSize {
+        /// Where the bundle begins.
+        offset: u64,
+        /// The claimed uncompressed size.
+        claimed: u64,
+        /// Length of the stream.
+        payload: u64,
+        /// The most that such a stream can give.
+        possible: u64,
+    },
+    /// The structure of the compressed stream is wrong.
+    #[error("at {offset:#x}: {what}")]
+    Frame {
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The stream cannot be decompressed.
+    #[error("cannot decompress the bundle at {offset:#x}")]
+    Decompress {
+        /// Where the bundle or its stream begins.
+        offset: u64,
+        /// What the decompressor says.
+        source: io::Error,
+    },
+    /// The stream gives more or less than claimed.
+    #[error("compressed bundle claims {claimed} bytes but gives {}{actual}", if actual > claimed { "at least " } else { "" })]
+    ActualSize {
+        /// The claimed uncompressed size.
+        claimed: u64,
+        /// What came out until it was clear.
+        actual: u64,
+    },
+    /// The hash of the uncompressed bundle is not the stated one.
+    #[error("the uncompressed bundle's MD5 begins {found:02x?}, the header says {expected:02x?}")]
+    Hash {
+        /// Of the bytes that came out.
+        found: [u8; 8],
+        /// Of the header.
+        expected: [u8; 8],
+    },
+}
+
+/// How a bundle is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// As it is.
+    Plain,
+    /// Compressed, with that header.
+    Compressed(CcobHeader),
+}
+
+/// One entry of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleEntry {
+    /// The id, e.g. `hipv4-amdgcn-amd-amdhsa--gfx1100`.
+    pub id: String,
+    /// What the code is for; `None` for host entries only.
+    pub target: Option<TargetId>,
+    /// Offset from the start of the (uncompressed) bundle.
+    pub offset: u64,
+    /// Size in bytes; 0 for an entry without content.
+    pub size: u64,
+}
+
+/// A bundle's place, form and table of entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle {
+    /// Where it begins in the reader.
+    pub offset: u64,
+    /// Length on disk. What follows is padding or the next bundle.
+    pub total_size: u64,
+    /// How it is stored.
+    pub form: Form,
+    /// The entries, in the order of the table.
+    pub entries: Vec<BundleEntry>,
+}
+
+/// Whether a file or section that begins with these bytes begins with a bundle of either form.
+pub fn is_bundle(prefix: &[u8]) -> bool {
+    prefix.starts_with(MAGIC) || prefix.starts_with(ccob::MAGIC)
+}
+
+impl Bundle {
+    /// Reads the bundle that begins at `offset` of `r`. `limit` is the end of what holds it (the
+    /// section's, the file's): all of the bundle must lie before.
+    pub fn read(r: &dyn ReadAt, offset: u64, limit: u64) -> Result<Self, BundleError> {
+        let limit = limit.min(r.len());
+        let available = limit.saturating_sub(offset);
+        let mut magic = [0; 24];
+        let seen = &mut magic[..usize::try_from(available).unwrap_or(24).min(24)];
+        r.read_exact_at(seen, offset).map_err(|source| BundleError::Io { offset, source })?;
+        if seen.starts_with(ccob::MAGIC) {
+            let header = CcobHeader::read(r, offset, limit)?;
+            let fail = |source| BundleError::Decompress { offset, source };
+            let mut stream = header.decoder(r, offset).map_err(fail)?;
+            let table = Table::read(&mut stream, header.uncompressed_size);
+            let table = table.map_err(|error| match error {
+                BundleError::Io { source, .. } => fail(source),
+                error => error,
+            })?;
+            let total_size = header.total_size;
+            let form = Form::Compressed(header);
+            return Ok(Self { offset, total_size, form, entries: table.entries });
+        }
+        if seen != MAGIC {
+            return Err(BundleError::Magic { offset, found: seen.to_vec() });
+        }
+        let mut stream = BufReader::with_capacity(4096, Cursor::new(r, offset, available));
+        let table = Table::read(&mut stream, available)?;
+        Ok(Self {
+            offset,
+            total_size: table.content_end,
+            form: Form::Plain,
+            entries: table.entries,
+        })
+    }
+
+    /// The entries with device code, in the order of the table; empty ones among them.
+    pub fn device_entries(&self) -> impl Iterator<Item = (&TargetId, &BundleEntry)> {
+        self.entries.iter().filter_map(|entry| Some((entry.target.as_ref()?, entry)))
+    }
+
+    /// The entry for exactly that target.
+    pub fn entry(&self, target: &TargetId) -> Option<&BundleEntry> {
+        self.entries.iter().find(|entry| entry.target.as_ref() == Some(target))
+    }
+
+    /// A stream of the entry's bytes: it gives `entry.size` of them, or an error. `r` is the reader
+    /// that the bundle was read from. In a compressed bundle everything before the entry is
+    /// decompressed on the way, so that for several entries [`Self::for_each_entry`] is cheaper;
+    /// and only that, or [`Self::verify`], checks the bundle's hash.
+    pub fn open_entry<'r>(
+        &self,
+        r: &'r dyn ReadAt,
+        entry: &BundleEntry,
+    ) -> Result<EntryReader<'r>, BundleError> {
+        let offset = self.offset;
+        let inner: Box<dyn Read + Send + 'r> = match &self.form {
+            Form::Plain => {
+                let start = offset.saturating_add(entry.offset);
+                Box::new(Cursor::new(r, start, entry.size))
+            }
+            Form::Compressed(header) => {
+                let fail = |source| BundleError::Decompress { offset, source };
+                let mut stream = header.decoder(r, offset).map_err(fail)?;
+                if entry.size > 0 {
+                    skip(&mut stream, entry.offset).map_err(fail)?;
+                }
+                stream
+            }
+        };
+        Ok(EntryReader { inner, left: entry.size })
+    }
+
+    /// Gives each entry with content, in the order of their offsets, to `each`, which need not read
+    /// all of it. A compressed bundle is decompressed once, whole, and its size and hash are checked
+    /// when `each` has seen all entries: what was extracted is only good when this returns `Ok`.
+    pub fn for_each_entry<E: From<BundleError>>(
+        &self,
+        r: &dyn ReadAt,
+        mut each: impl FnMut(&BundleEntry, &mut dyn Read) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut entries: Vec<_> = self.entries.iter().filter(|e| e.size > 0).collect();
+        entries.sort_by_key(|e| e.offset);
+        let Form::Compressed(header) = &self.form else {
+            for entry in entries {
+                each(entry, &mut self.open_entry(r, entry)?)?;
+            }
+            return Ok(());
+        };
+        let fail = |source| BundleError::Decompress { offset: self.offset, source };
+        let inner = header.decoder(r, self.offset).map_err(fail)?;
+        let claimed = header.uncompressed_size;
+        let mut stream = HashingReader { inner, md5: Md5::new(), position: 0, limit: claimed };
+        for entry in entries {
+            let gap = entry.offset.saturating_sub(stream.position);
+            skip(&mut stream, gap).map_err(fail)?;
+            let mut reader = EntryReader { inner: Box::new(&mut stream), left: entry.size };
+            each(entry, &mut reader)?;
+            let left = reader.left;
+            drop(reader);
+            skip(&mut stream, left).map_err(fail)?;
+        }
+        // One byte past the claim is read, so that both too much and too little are seen.
+        io::copy(&mut stream, &mut io::sink()).map_err(fail)?;
+        if stream.position != claimed {
+            return Err(BundleError::ActualSize { claimed, actual: stream.position }.into());
+        }
+        let mut found = [0; 8];
+        found.copy_from_slice(&stream.md5.finalize()[..8]);
+        if found != header.hash {
+            return Err(BundleError::Hash { found, expected: header.hash }.into());
+        }
+        Ok(())
+    }
+
+    /// Reads all of the bundle; for a compressed one that checks its stream, size and hash.
+    pub fn verify(&self, r: &dyn ReadAt) -> Result<(), BundleError> {
+        self.for_each_entry(r, |entry, stream| {
+            let offset = self.offset.saturating_add(entry.offset);
+            let fail = |source| BundleError::Io { offset, source };
+            io::copy(stream, &mut io::sink()).map(|_| ()).map_err(fail)
+        })
+    }
+}
+
+/// Reads exactly `n` bytes away.
+fn skip(stream: &mut dyn Read, n: u64) -> io::Result<()> {
+    if io::copy(&mut stream.take(n), &mut io::sink())? == n {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// The bytes of one entry; made by [`Bundle::open_entry`]. Fails with `UnexpectedEof` where the
+/// bundle has less than the entry's size.
+pub struct EntryReader<'r> {
+    inner: Box<dyn Read + Send + 'r>,
+    left: u64,
+}
+
+impl Read for EntryReader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(buf.len());
+        if len == 0 {
+            return Ok(0);
+        }
+        let n = self.inner.read(&mut buf[..len])?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= n as u64;
+        Ok(n)
+    }
+}
+
+/// Hashes what passes, up to one byte after the claimed size.
+struct HashingReader<'r> {
+    inner: Box<dyn Read + Send + 'r>,
+    md5: Md5,
+    position: u64,
+    limit: u64,
+}
+
+impl Read for HashingReader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.limit.saturating_add(1).saturating_sub(self.position);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        let n = self.inner.read(&mut buf[..len])?;
+        self.md5.update(&buf[..n]);
+        self.position += n as u64;
+        Ok(n)
+    }
+}
+
+/// The parsed and checked head of an uncompressed bundle.
+struct Table {
+    entries: Vec<BundleEntry>,
+    /// Where the last content ends, from the bundle's start.
+    content_end: u64,
+}
+
+impl Table {
+    /// Reads the table from a stream that begins at the bundle's start; `limit` is the most that the
+    /// bundle can have.
+    fn read(stream: &mut dyn Read, limit: u64) -> Result<Self, BundleError> {
+        let mut fields = Fields { stream, position: 0, limit };
+        let magic = fields.bytes("bundle magic", 24)?;
+        if magic != MAGIC {
+            return Err(BundleError::Magic { offset: 0, found: magic });
+        }
+        let count = fields.u64("entry count")?;
+        if count > MAX_ENTRIES {
+            return Err(BundleError::Count { found: count });
+        }
+        let mut entries = Vec::new();
+        for entry in 0..usize::try_from(count).unwrap_or(usize::MAX) {
+            let offset = fields.u64("entry offset")?;
+            let size = fields.u64("entry size")?;
+            let id_len = fields.u64("entry id length")?;
+            if id_len > MAX_ID_LEN {
+                return Err(BundleError::IdLength { entry, found: id_len });
+            }
+            let id = fields.bytes("entry id", id_len)?;
+            let id = String::from_utf8(id).map_err(|error| BundleError::Id {
+                entry,
+                id: String::from_utf8_lossy(error.as_bytes()).into_owned(),
+            })?;
+            let target = target_of(entry, &id)?;
+            entries.push(BundleEntry { id, target, offset, size });
+        }
+        let content_end = check(&entries, fields.position, limit)?;
+        Ok(Self { entries, content_end })
+    }
+}
+
+/// Checks the entries' ranges and targets; gives the end of the last one.
+fn check(entries: &[BundleEntry], table_end: u64, limit: u64) -> Result<u64, BundleError> {
+    let mut targets = BTreeSet::new();
+    let mut content_end = table_end;
+    for (i, entry) in entries.iter().enumerate() {
+        if let Some(target) = &entry.target
+            && !targets.insert(target)
+        {
+            return Err(BundleError::Duplicate { target: target.clone() });
+        }
+        // The offset of an entry without content is of no use, and not always sensible.
+        if entry.size == 0 {
+            continue;
+        }
+        let &BundleEntry { offset, size, .. } = entry;
+        let end = offset.checked_add(size).filter(|&end| end <= limit);
+        let end = end.ok_or(BundleError::EntryRange { entry: i, offset, size, limit })?;
+        if offset < table_end {
+            return Err(BundleError::EntryInTable { entry: i, offset, table_end });
+        }
+        content_end = content_end.max(end);
+    }
+    let mut by_offset: Vec<_> = entries.iter().filter(|e| e.size > 0).collect();
+    by_offset.sort_by_key(|e| e.offset);
+    for pair in by_offset.windows(2) {
+        if let [a, b] = pair
+            && a.offset.saturating_add(a.size) > b.offset
+        {
+            let (first, second) = (a.id.clone(), b.id.clone());
+            return Err(BundleError::Overlap { first, second, offset: b.offset });
+        }
+    }
+    Ok(content_end)
+}
+
+/// The target of an entry id: what follows the triple's fourth component, `None` for the host.
+fn target_of(entry: usize, id: &str) -> Result<Option<TargetId>, BundleError> {
+    let bad = || BundleError::Id { entry, id: id.to_owned() };
+    let mut rest = id;
+    let mut part = || -> Option<&str> {
+        let (part, after) = rest.split_once('-')?;
+        rest = after;
+        Some(part)
+    };
+    let kind = part().ok_or_else(bad)?;
+    if kind == "host" {
+        return Ok(None);
+    }
+    if part() != Some("amdgcn") || part() != Some("amd") || part() != Some("amdhsa") {
+        return Err(bad());
+    }
+    // Older tools write a triple of three components; no environment begins so.
+    if !rest.starts_with("gfx") {
+        rest = rest.split_once('-').ok_or_else(bad)?.1;
+    }
+    let fail = |source| BundleError::Target { entry, id: id.to_owned(), source };
+    rest.parse().map(Some).map_err(fail)
+}
+
+/// Reads little-endian fields off a stream and knows where it is.
+struct Fields<'a> {
+    stream: &'a mut dyn Read,
+    position: u64,
+    limit: u64,
+}
+
+impl Fields<'_> {
+    /// `len` bytes; the caller has checked that it is small.
+    fn bytes(&mut self, field: &'static str, len: u64) -> Result<Vec<u8>, BundleError> {
+        let offset = self.position;
+        let available = self.limit.saturating_sub(offset);
+        let truncated = BundleError::Truncated { offset, field, available };
+        if available < len {
+            return Err(truncated);
+        }
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
+        self.stream.read_exact(&mut bytes).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => truncated,
+            _ => BundleError::Io { offset, source },
+        })?;
+        self.position += len;
+        Ok(bytes)
+    }
+
+    fn u64(&mut self, field: &'static str) -> Result<u64, BundleError> {
+        let mut value = [0; 8];
+        value.copy_from_slice(&self.bytes(field, 8)?);
+        Ok(u64::from_le_bytes(value))
+    }
+}

@@ -1,0 +1,331 @@
+//! Writes kpack archives, version 1.
+//!
+//! ```text
+//! KPAK · u32 version · u64 TOC offset · zeros up to 64 · blob · TOC (MessagePack) to the end
+//! blob, stored:     the code objects one after another; the TOC's `blobs` says where each lies
+//! blob, compressed: u32 count · count × { u32 frame size · zstd frame }
+//! ```
+//! Code objects are numbered (ordinals) in the order in which they are pushed; entries name them,
+//! and several entries may name one. Bytes depend on the order of the pushes and on what is pushed
+//! alone: entries are sorted by name.
+//!
+//! Compressing is the caller's, in as many threads as it likes, by a [`FrameCompressor`] each.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use zstd::zstd_safe;
+
+use crate::kpack::toc::{
+    BLOB_OFFSET, MAGIC, SCHEME_NONE, SCHEME_ZSTD, TYPE_HSACO, Toc, TocBlob, TocEntry, VERSION,
+    Variants,
+};
+use crate::target::TargetId;
+
+/// Objects up to this size are held in memory while they are compressed; larger ones are streamed.
+pub const STREAM_OVER: u64 = 16 << 20;
+
+/// Why an archive cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The output could not be written, or the input not be read.
+    #[error("cannot write the kpack archive")]
+    Io(#[from] io::Error),
+    /// A blob that the runtime cannot take.
+    #[error(
+        "the blob of `{group}` for {isa} has {size} bytes, and the runtime takes at most {}; split it by `--kpack-scope prefix` or `--kpack-scope binary`",
+        u32::MAX
+    )]
+    TooLarge {
+        /// Name of the group.
+        group: String,
+        /// The ISA of the archive.
+        isa: TargetId,
+        /// Size that the blob would have.
+        size: u64,
+    },
+    /// A frame that does not say that it holds the original size.
+    #[error("code object {ordinal} has {found:?} bytes in its frame, expected {expected}")]
+    FrameSize {
+        /// The ordinal that it would get.
+        ordinal: u32,
+        /// What the zstd frame header or the stored bytes say.
+        found: Option<u64>,
+        /// The original size that was given.
+        expected: u64,
+    },
+    /// A stored object was pushed to a compressed archive.
+    #[error("a stored code object was given to a compressed archive")]
+    NotStored,
+    /// An entry names an object that was not pushed.
+    #[error("entry `{name}` names code object {ordinal}, but there are {count}")]
+    Ordinal {
+        /// Name of the entry.
+        name: String,
+        /// The ordinal.
+        ordinal: u32,
+        /// Number of objects pushed so far.
+        count: usize,
+    },
+    /// An entry's size is not its object's.
+    #[error("entry `{name}` has {found} bytes, but code object {ordinal} has {expected}")]
+    EntrySize {
+        /// Name of the entry.
+        name: String,
+        /// The ordinal.
+        ordinal: u32,
+        /// The entry's size.
+        found: u64,
+        /// The object's size.
+        expected: u64,
+    },
+    /// Two entries with one name.
+    #[error("entry `{name}` is added twice")]
+    Duplicate {
+        /// The name, index included.
+        name: String,
+    },
+    /// More objects than an archive can number.
+    #[error("more code objects than a kpack archive can number")]
+    Count,
+    /// The table of contents could not be encoded.
+    #[error("cannot encode the table of contents")]
+    Encode(#[from] rmp_serde::encode::Error),
+}
+
+/// How code objects are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As they are.
+    None,
+    /// One zstd frame for each.
+    Zstd {
+        /// The level, 1 to 22.
+        level: i32,
+    },
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Size of the archive in bytes.
+    pub size: u64,
+    /// Number of entries.
+    pub kernel_count: u64,
+    /// Number of code objects stored.
+    pub unique_count: u64,
+}
+
+/// Writes one archive. `W` must stand at its beginning (offset 0) and is best buffered.
+pub struct Writer<W> {
+    out: W,
+    group_name: String,
+    isa: TargetId,
+    compression: Compression,
+    position: u64,
+    blobs: Vec<TocBlob>,
+    original_sizes: Vec<u64>,
+    toc: BTreeMap<String, Variants>,
+}
+
+impl<W: Write + Seek> Writer<W> {
+    /// Starts an archive for one ISA; `group_name` is the artifact prefix (`blas_lib`).
+    pub fn new(
+        mut out: W,
+        group_name: &str,
+        isa: &TargetId,
+        compression: Compression,
+    ) -> Result<Self, WriteError> {
+        let mut header = MAGIC.to_vec();
+        header.extend(VERSION.to_le_bytes());
+        // The TOC's offset, and the count of a compressed blob, are filled in by `finish`.
+        header.resize(64, 0);
+        if compression != Compression::None {
+            header.extend([0; 4]);
+        }
+        out.write_all(&header)?;
+        Ok(Self {
+            out,
+            group_name: group_name.to_owned(),
+            isa: isa.clone(),
+            compression,
+            position: header.len() as u64,
+            blobs: Vec::new(),
+            original_sizes: Vec::new(),
+            toc: BTreeMap::new(),
+        })
+    }
+
+    /// Appends a code object as it is to be stored: a frame made by [`FrameCompressor::compress`], or
+    /// the bytes themselves where the archive is not compressed. Gives its ordinal.
+    pub fn push_frame(&mut self, frame: &[u8], original_size: u64) -> Result<u32, WriteError> {
+        let ordinal = self.next_ordinal()?;
+        let size = frame.len() as u64;
+        let stated = match self.compression {
+            Compression::None => Some(size),
+            Compression::Zstd { .. } => {
+                zstd_safe::get_frame_content_size(frame).unwrap_or_default()
+            }
+        };
+        if stated != Some(original_size) {
+            return Err(WriteError::FrameSize { ordinal, found: stated, expected: original_size });
+        }
+        if self.compression != Compression::None {
+            let blob = self.position + 4 + size - BLOB_OFFSET;
+            let prefix = u32::try_from(size).ok().filter(|_| u32::try_from(blob).is_ok());
+            let prefix = prefix.ok_or_else(|| self.too_large(blob))?;
+            self.out.write_all(&prefix.to_le_bytes())?;
+            self.position += 4;
+        }
+        self.out.write_all(frame)?;
+        self.pushed(size, original_size);
+        Ok(ordinal)
+    }
+
+    /// Appends a code object of `size` bytes from a stream to an archive that is not compressed.
+    /// Gives its ordinal.
+    pub fn push_stored(&mut self, stream: &mut dyn Read, size: u64) -> Result<u32, WriteError> {
+        if self.compression != Compression::None {
+            return Err(WriteError::NotStored);
+        }
+        let ordinal = self.next_ordinal()?;
+        let copied = io::copy(&mut stream.take(size), &mut self.out)?;
+        let extra = stream.read(&mut [0])? as u64;
+        if copied + extra != size {
+            let found = Some(copied + extra);
+            return Err(WriteError::FrameSize { ordinal, found, expected: size });
+        }
+        self.pushed(size, size);
+        Ok(ordinal)
+    }
+
+    /// Files a pushed code object under `{binary}#{co_index}`. `binary` is the marker's kernel name:
+    /// `{prefix}/{path under the prefix}`.
+    pub fn add_entry(
+        &mut self,
+        binary: &str,
+        co_index: u32,
+        ordinal: u32,
+        original_size: u64,
+    ) -> Result<(), WriteError> {
+        let name = format!("{binary}#{co_index}");
+        let Some(&expected) = self.original_sizes.get(ordinal as usize) else {
+            let count = self.original_sizes.len();
+            return Err(WriteError::Ordinal { name, ordinal, count });
+        };
+        if expected != original_size {
+            return Err(WriteError::EntrySize { name, ordinal, found: original_size, expected });
+        }
+        if self.toc.contains_key(&name) {
+            return Err(WriteError::Duplicate { name });
+        }
+        let entry =
+            TocEntry { kind: TYPE_HSACO.to_owned(), ordinal: ordinal.into(), original_size };
+        self.toc.insert(name, Variants(BTreeMap::from([(self.isa.to_string(), entry)])));
+        Ok(())
+    }
+
+    /// Writes the table of contents, fills in the header, flushes, and gives the output back,
+    /// standing at its end.
+    pub fn finish(mut self) -> Result<(W, Written), WriteError> {
+        let compressed = self.compression != Compression::None;
+        let isa = self.isa.to_string();
+        let kernel_count = self.toc.len() as u64;
+        let unique_count = self.original_sizes.len() as u64;
+        let toc_offset = self.position;
+        let toc = Toc {
+            format_version: VERSION,
+            group_name: self.group_name,
+            gfx_arch_family: isa.clone(),
+            gfx_arches: vec![isa],
+            compression_scheme: if compressed { SCHEME_ZSTD } else { SCHEME_NONE }.to_owned(),
+            blobs: (!compressed).then_some(self.blobs),
+            zstd_offset: compressed.then_some(BLOB_OFFSET),
+            zstd_size: compressed.then_some(toc_offset - BLOB_OFFSET),
+            toc: self.toc,
+        };
+        let toc = rmp_serde::to_vec_named(&toc)?;
+        self.out.write_all(&toc)?;
+        self.out.seek(SeekFrom::Start(8))?;
+        self.out.write_all(&toc_offset.to_le_bytes())?;
+        if compressed {
+            let count = u32::try_from(unique_count).map_err(|_| WriteError::Count)?;
+            self.out.seek(SeekFrom::Start(BLOB_OFFSET))?;
+            self.out.write_all(&count.to_le_bytes())?;
+        }
+        let size = toc_offset + toc.len() as u64;
+        self.out.seek(SeekFrom::Start(size))?;
+        self.out.flush()?;
+        Ok((self.out, Written { size, kernel_count, unique_count }))
+    }
+
+    fn next_ordinal(&self) -> Result<u32, WriteError> {
+        u32::try_from(self.original_sizes.len()).map_err(|_| WriteError::Count)
+    }
+
+    fn pushed(&mut self, size: u64, original_size: u64) {
+        // A compressed archive finds its frames by their size prefixes.
+        if self.compression == Compression::None {
+            self.blobs.push(TocBlob { offset: self.position, size });
+        }
+        self.position += size;
+        self.original_sizes.push(original_size);
+    }
+
+    fn too_large(&self, size: u64) -> WriteError {
+        WriteError::TooLarge { group: self.group_name.clone(), isa: self.isa.clone(), size }
+    }
+}
+
+/// Makes zstd frames for archives, one after another; one for each thread.
+///
+/// A frame has its content size and zstd's checksum: without that, nobody notices a flipped bit. It
+/// depends on the content and the level only.
+pub struct FrameCompressor {
+    level: i32,
+    bulk: zstd::bulk::Compressor<'static>,
+    /// Input of the objects that are held, kept for the next one.
+    input: Vec<u8>,
+}
+
+impl FrameCompressor {
+    /// A compressor for a level from 1 to 22.
+    pub fn new(level: i32) -> io::Result<Self> {
+        let mut bulk = zstd::bulk::Compressor::new(level)?;
+        bulk.set_parameter(zstd_safe::CParameter::ChecksumFlag(true))?;
+        bulk.set_parameter(zstd_safe::CParameter::ContentSizeFlag(true))?;
+        Ok(Self { level, bulk, input: Vec::new() })
+    }
+
+    /// Compresses the `size` bytes that the stream gives to one frame. Fails with `InvalidData` where
+    /// it gives more, with `UnexpectedEof` where it gives less. An object over [`STREAM_OVER`] is
+    /// never in memory whole; its frame is.
+    pub fn compress(&mut self, mut stream: impl Read, size: u64) -> io::Result<Vec<u8>> {
+        if size <= STREAM_OVER {
+            self.input.clear();
+            stream.by_ref().take(size).read_to_end(&mut self.input)?;
+            check_end(&mut stream, self.input.len() as u64, size)?;
+            return self.bulk.compress(&self.input);
+        }
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), self.level)?;
+        encoder.include_checksum(true)?;
+        encoder.include_contentsize(true)?;
+        encoder.set_pledged_src_size(Some(size))?;
+        let copied = io::copy(&mut stream.by_ref().take(size), &mut encoder)?;
+        check_end(&mut stream, copied, size)?;
+        encoder.finish()
+    }
+}
+
+fn check_end(stream: &mut impl Read, copied: u64, size: u64) -> io::Result<()> {
+    if copied < size {
+        let message = format!("the code object ends after {copied} bytes, expected {size}");
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+    }
+    if stream.read(&mut [0])? > 0 {
+        let message = format!("the code object has more than the expected {size} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(())
+}
