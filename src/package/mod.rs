@@ -6,6 +6,7 @@
 //! once. The same package gives the same bytes, whatever the number of threads.
 
 pub mod compress;
+mod date;
 pub mod deb;
 mod files;
 pub mod render;
