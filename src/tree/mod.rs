@@ -115,6 +115,11 @@ impl Tree {
         self.entries.get(path)
     }
 
+    /// The tree's own path with its entry.
+    pub fn get_key_value(&self, path: &TreePath) -> Option<(&TreePath, &Entry)> {
+        self.entries.get_key_value(path)
+    }
+
     /// All entries in the order of their paths: a directory before its content.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&TreePath, &Entry)> {
         self.entries.iter()

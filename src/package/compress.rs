@@ -1,0 +1,198 @@
+//! Compression of package content: one zstd frame or one xz stream, its bytes the same for any number of
+//! threads.
+//!
+//! dpkg reads one frame or stream and nothing after it, so threads work inside the frame: zstd's and
+//! liblzma's own multi-threaded encoders, also for one thread, since they cut the input at places that do
+//! not depend on the number of workers.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+/// How content is compressed. Parsed from `zstd:10,long=27`, `zstd`, `xz:6`, `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// zstd: small files, fast to write and to read.
+    Zstd {
+        /// 1 to 19 (22 would need a window that dpkg refuses).
+        level: i32,
+        /// Base-2 logarithm of the window for long-distance matching, 10 to 27 (dpkg and rpm refuse
+        /// more).
+        long: Option<u32>,
+    },
+    /// xz: what installers before 2021 read.
+    Xz {
+        /// 0 to 9.
+        level: u32,
+    },
+    /// None.
+    None,
+}
+
+impl Default for Compression {
+    /// zstd level 3.
+    fn default() -> Self {
+        Self::Zstd { level: 3, long: None }
+    }
+}
+
+/// Why a compression was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("compression `{found}` is not understood: {expected}")]
+pub struct CompressionError {
+    found: String,
+    expected: &'static str,
+}
+
+impl FromStr for Compression {
+    type Err = CompressionError;
+
+    fn from_str(text: &str) -> Result<Self, CompressionError> {
+        let fail = |expected| CompressionError { found: text.to_owned(), expected };
+        let (method, rest) = text.split_once(':').map_or((text, None), |(m, r)| (m, Some(r)));
+        match (method, rest) {
+            ("none", None) => Ok(Self::None),
+            ("xz", rest) => {
+                let level = rest.unwrap_or("6").parse().ok().filter(|level| *level <= 9);
+                Ok(Self::Xz { level: level.ok_or(fail("xz takes a level of 0 to 9"))? })
+            }
+            ("zstd", rest) => {
+                let mut parts = rest.unwrap_or("3").split(',');
+                let level = parts.next().and_then(|level| level.parse().ok());
+                let level = level.filter(|level| (1..=19).contains(level));
+                let level = level.ok_or(fail("zstd takes a level of 1 to 19"))?;
+                let long = match parts.next().map(|part| part.strip_prefix("long=")) {
+                    None => None,
+                    Some(log) => {
+                        let log = log.and_then(|log| log.parse().ok());
+                        let log = log.filter(|log| (10..=27).contains(log));
+                        Some(log.ok_or(fail("after the level comes `long=`, 10 to 27"))?)
+                    }
+                };
+                match parts.next() {
+                    None => Ok(Self::Zstd { level, long }),
+                    Some(_) => Err(fail("nothing comes after `long=`")),
+                }
+            }
+            _ => Err(fail(
+                "expected `zstd`, `zstd:LEVEL`, `zstd:LEVEL,long=LOG`, `xz:LEVEL` or `none`",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zstd { level, long: None } => write!(f, "zstd:{level}"),
+            Self::Zstd { level, long: Some(log) } => write!(f, "zstd:{level},long={log}"),
+            Self::Xz { level } => write!(f, "xz:{level}"),
+            Self::None => f.write_str("none"),
+        }
+    }
+}
+
+impl Compression {
+    /// The ending of a compressed tar file, with its dot.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Zstd { .. } => ".zst",
+            Self::Xz { .. } => ".xz",
+            Self::None => "",
+        }
+    }
+}
+
+/// A writer that compresses into `W`; [`finish`](Self::finish) ends the frame or stream.
+pub(super) enum Encoder<W: Write> {
+    Zstd(zstd::Encoder<'static, W>),
+    Xz(liblzma::write::XzEncoder<W>),
+    None(W),
+}
+
+impl<W: Write> Encoder<W> {
+    /// Begins a frame or stream.
+    pub(super) fn new(out: W, compression: Compression, threads: usize) -> io::Result<Self> {
+        let threads = u32::try_from(threads.clamp(1, 64)).expect("clamped");
+        Ok(match compression {
+            Compression::Zstd { level, long } => {
+                let mut encoder = zstd::Encoder::new(out, level)?;
+                encoder.multithread(threads)?;
+                encoder.include_checksum(true)?;
+                if let Some(log) = long {
+                    encoder.long_distance_matching(true)?;
+                    encoder.window_log(log)?;
+                }
+                Self::Zstd(encoder)
+            }
+            Compression::Xz { level } => {
+                // What dpkg-deb sets, so that the bytes are the same: see tests/packages.rs.
+                let stream = liblzma::stream::MtStreamBuilder::new()
+                    .preset(level)
+                    .check(liblzma::stream::Check::Crc64)
+                    .threads(threads)
+                    .encoder()?;
+                Self::Xz(liblzma::write::XzEncoder::new_stream(out, stream))
+            }
+            Compression::None => Self::None(out),
+        })
+    }
+
+    /// Ends the frame or stream and gives the writer back.
+    pub(super) fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Zstd(encoder) => encoder.finish(),
+            Self::Xz(encoder) => encoder.finish(),
+            Self::None(out) => Ok(out),
+        }
+    }
+}
+
+impl<W: Write> Write for Encoder<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Zstd(encoder) => encoder.write(buf),
+            Self::Xz(encoder) => encoder.write(buf),
+            Self::None(out) => out.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // A flush would end a block, and so change the bytes.
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressions_are_parsed_and_printed() {
+        for text in ["zstd:3", "zstd:10,long=27", "xz:6", "none"] {
+            assert_eq!(text.parse::<Compression>().unwrap().to_string(), text);
+        }
+        assert_eq!("zstd".parse(), Ok(Compression::default()));
+        for text in ["", "gzip", "zstd:20", "zstd:3,long=28", "zstd:3,27", "xz:10", "none:1"] {
+            assert!(text.parse::<Compression>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_show() {
+        let input: Vec<u8> = (0..40_000_000u32).map(|i| (i / 7 % 251 * (i >> 16)) as u8).collect();
+        let all = [
+            Compression::default(),
+            Compression::Zstd { level: 1, long: Some(24) },
+            Compression::Xz { level: 0 },
+        ];
+        for compression in all {
+            let [one, three] = [(1, 1 << 20), (3, 12345)].map(|(threads, chunk)| {
+                let mut encoder = Encoder::new(Vec::new(), compression, threads).unwrap();
+                input.chunks(chunk).for_each(|chunk| encoder.write_all(chunk).unwrap());
+                encoder.finish().unwrap()
+            });
+            assert!(one == three, "{compression}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Writes `.deb` files: an `ar` archive of `debian-binary`, `control.tar.*` and `data.tar.*`.
+//!
+//! The `ar` header of a member is 60 bytes: name (16), time (12), uid and gid (6 each), mode (8, octal),
+//! size (10 decimal digits), `` `\n ``; members are padded to an even size. The data member is written
+//! first, into a spool file, since the control member before it holds its files' MD5 sums.
+//!
+//! For the same tree and control member, with xz, the file is byte for byte what `dpkg-deb -Zxz
+//! --root-owner-group` makes: tests/packages.rs holds them against each other.
+
+mod tar;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+
+use md5::{Digest, Md5};
+use sha2::Sha256;
+
+use super::compress::{Compression, Encoder};
+use super::files::{self, Member, MemberKind};
+use super::render::{self, Templates};
+use super::spec::Package;
+use super::{Format, Options, Report};
+use crate::error::{Error, Errors, Result};
+use crate::progress::Monitor;
+use crate::tree::{Entry, Source, TreePath};
+
+/// Ten decimal digits: the first size that an `ar` header cannot say.
+const AR_LIMIT: u64 = 10_000_000_000;
+
+/// Writes a package as `.deb`; see [`super::write`].
+pub fn write(
+    package: &Package,
+    templates: &Templates,
+    options: &Options,
+    out: &mut File,
+    monitor: &dyn Monitor,
+) -> Result<Report> {
+    package.check(Format::Deb)?;
+    let mut tree = package.tree.clone();
+    for (path, bytes) in render::deb_docs(package, templates)? {
+        let entry = Entry::file(0o644, None, Source::bytes(bytes));
+        tree.insert(path, entry).map_err(|occupied| {
+            Error::failed(format!("package `{}`: {occupied}", package.name))
+                .hint("the copyright file and the changelog are made by gfxpack: leave them out")
+        })?;
+    }
+    let members = files::members(package, &tree, Format::Deb)?;
+    let installed = installed_size(&members);
+    // Everything that can fail without I/O comes before it.
+    let texts = render::deb_texts(package, templates, installed)?;
+    refuse_too_large(package, &members, options.compression)?;
+
+    let cannot_write = |e| Errors::from(files::cannot_write(package, Format::Deb, e));
+    let mut spool = tempfile::tempfile_in(&options.spool_dir)
+        .map_err(|e| Error::io("cannot make a temporary file in", &options.spool_dir, e))?;
+    let md5sums = write_data(package, &members, options, &mut spool, monitor)?;
+    let control = control_member(package, &texts, &members, md5sums, options.compression)
+        .map_err(cannot_write)?;
+    let (size, sha256) =
+        assemble(package, options.compression, &control, &mut spool, out).map_err(cannot_write)?;
+    let bytes = files::work(&members);
+    Ok(Report { size, installed_size: bytes, sha256, members: members.len() })
+}
+
+/// `Installed-Size`: kibibytes, each file and symbolic link rounded up, hard links once, one for any
+/// other object, the root directory among them.
+fn installed_size(members: &[Member<'_>]) -> u64 {
+    let size = |member: &Member<'_>| match &member.kind {
+        MemberKind::Dir => 1,
+        MemberKind::File { size, .. } => size.div_ceil(1024),
+        MemberKind::Symlink(target) => (target.len() as u64).div_ceil(1024),
+        MemberKind::HardLink { .. } => 0,
+    };
+    1 + members.iter().map(size).sum::<u64>()
+}
+
+fn too_large(package: &Package, members: &[Member<'_>]) -> Error {
+    Error::failed(format!(
+        "package `{}` does not fit into a .deb: its content has {AR_LIMIT} bytes or more, and the \
+         format has 10 digits for it",
+        package.name
+    ))
+    .hint(format!(
+        "put fewer architectures into the group, or compress better; the largest files are {}",
+        files::largest(members)
+    ))
+}
+
+/// Refuses what is sure to be too large before the first byte is written: content that is not
+/// compressed here, and kpacks, which are compressed already.
+fn refuse_too_large(
+    package: &Package,
+    members: &[Member<'_>],
+    compression: Compression,
+) -> Result<()> {
+    let least: u64 = if compression == Compression::None {
+        let name = |member: &Member<'_>| tar::member_size(&stored_name(member), link(member), 0);
+        tar::file_size(members.iter().map(name).sum::<u64>() + files::work(members))
+    } else {
+        let kpack = |member: &Member<'_>| match &member.kind {
+            MemberKind::File { source: Source::Kpack(_), size } => *size,
+            _ => 0,
+        };
+        members.iter().map(kpack).sum()
+    };
+    if least < AR_LIMIT { Ok(()) } else { Err(too_large(package, members).into()) }
+}
+
+/// `./path`, with a slash after a directory.
+fn stored_name(member: &Member<'_>) -> Vec<u8> {
+    let slash: &[u8] = if matches!(member.kind, MemberKind::Dir) { b"/" } else { b"" };
+    [b"./", member.path.as_bytes(), slash].concat()
+}
+
+fn link<'a>(member: &Member<'a>) -> &'a [u8] {
+    match member.kind {
+        MemberKind::Symlink(target) => target,
+        MemberKind::HardLink { to, .. } => to.as_bytes(),
+        _ => b"",
+    }
+}
+
+/// Writes the data member to the spool; returns the text of `md5sums`.
+fn write_data(
+    package: &Package,
+    members: &[Member<'_>],
+    options: &Options,
+    spool: &mut File,
+    monitor: &dyn Monitor,
+) -> Result<Vec<u8>> {
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::FileTooLarge => Errors::from(too_large(package, members)),
+        _ => files::cannot_write(package, Format::Deb, e).into(),
+    };
+    let limited = Limited { out: io::BufWriter::with_capacity(1 << 18, spool), left: AR_LIMIT - 1 };
+    let encoder = Encoder::new(limited, options.compression, options.threads).map_err(failed)?;
+    let mut tar = tar::Writer::new(encoder);
+    let mut sums: HashMap<&TreePath, [u8; 16]> = HashMap::new();
+    let mut buffer = Vec::new();
+    tar.member(tar::Type::Dir, b"./", b"", 0o755, package.date.max(0), 0).map_err(failed)?;
+    // Symbolic links last, as dpkg-deb has them: what they point at is then there when they come.
+    let is_link = |member: &&Member<'_>| matches!(member.kind, MemberKind::Symlink(_));
+    let links = members.iter().filter(is_link);
+    for member in members.iter().filter(|member| !is_link(member)).chain(links) {
+        let name = stored_name(member);
+        let Member { mode, mtime, .. } = *member;
+        match &member.kind {
+            MemberKind::Dir => tar.member(tar::Type::Dir, &name, b"", mode, mtime, 0),
+            MemberKind::Symlink(target) => {
+                tar.member(tar::Type::Symlink, &name, target, 0o777, mtime, 0)
+            }
+            MemberKind::HardLink { to, .. } => {
+                let to = [b"./", to.as_bytes()].concat();
+                tar.member(tar::Type::HardLink, &name, &to, mode, mtime, 0)
+            }
+            MemberKind::File { source, size } => {
+                tar.member(tar::Type::File, &name, b"", mode, mtime, *size).map_err(failed)?;
+                let mut md5 = Md5::new();
+                files::copy(member.path, source, *size, &mut buffer, |bytes| {
+                    md5.update(bytes);
+                    monitor.advance(bytes.len() as u64);
+                    tar.content(bytes).map_err(failed)
+                })?;
+                sums.insert(member.path, md5.finalize().into());
+                tar.pad()
+            }
+        }
+        .map_err(failed)?;
+    }
+    let limited = tar.finish().and_then(Encoder::finish).map_err(failed)?;
+    limited.out.into_inner().map_err(|e| failed(e.into_error()))?;
+
+    let mut md5sums = Vec::new();
+    for member in members {
+        let file = match &member.kind {
+            MemberKind::File { .. } => member.path,
+            MemberKind::HardLink { to, .. } => to,
+            _ => continue,
+        };
+        md5sums.extend_from_slice(render::hex(&sums[file]).as_bytes());
+        md5sums.extend_from_slice(b"  ");
+        md5sums.extend_from_slice(member.path.as_bytes());
+        md5sums.push(b'\n');
+    }
+    Ok(md5sums)
+}
+
+/// The control member, compressed as the data member is.
+fn control_member(
+    package: &Package,
+    texts: &render::DebTexts,
+    members: &[Member<'_>],
+    md5sums: Vec<u8>,
+    compression: Compression,
+) -> io::Result<Vec<u8>> {
+    let mut files: Vec<(&str, u32, Vec<u8>)> =
+        vec![("control", 0o644, texts.control.clone().into_bytes())];
+    let is_file = |member: &&Member<'_>| {
+        matches!(member.kind, MemberKind::File { .. } | MemberKind::HardLink { .. })
+    };
+    let mut conffiles = Vec::new();
+    for member in members.iter().filter(is_file).filter(|m| m.path.as_bytes().starts_with(b"etc/"))
+    {
+        conffiles.extend_from_slice(&[b"/", member.path.as_bytes(), b"\n"].concat());
+    }
+    if !conffiles.is_empty() {
+        files.push(("conffiles", 0o644, conffiles));
+    }
+    if !md5sums.is_empty() {
+        files.push(("md5sums", 0o644, md5sums));
+    }
+    if members.iter().any(|member| files::is_in_linker_path(member.path)) {
+        files.push(("triggers", 0o644, b"activate-noawait ldconfig\n".to_vec()));
+    }
+    for (name, script) in &texts.scripts {
+        files.push((*name, 0o755, script.clone().into_bytes()));
+    }
+    files.sort_by_key(|(name, ..)| *name);
+
+    let mtime = package.date.max(0);
+    let mut tar = tar::Writer::new(Encoder::new(Vec::new(), compression, 1)?);
+    tar.member(tar::Type::Dir, b"./", b"", 0o755, mtime, 0)?;
+    for (name, mode, content) in &files {
+        let name = format!("./{name}");
+        tar.member(tar::Type::File, name.as_bytes(), b"", *mode, mtime, content.len() as u64)?;
+        tar.content(content)?;
+        tar.pad()?;
+    }
+    tar.finish()?.finish()
+}
+
+/// Writes the `ar` archive; returns its size and digest.
+fn assemble(
+    package: &Package,
+    compression: Compression,
+    control: &[u8],
+    spool: &mut File,
+    out: &mut File,
+) -> io::Result<(u64, [u8; 32])> {
+    let mtime = package.date.max(0);
+    let data_size = spool.stream_position()?;
+    spool.rewind()?;
+    let mut front = b"!<arch>\n".to_vec();
+    let version: &[u8] = b"2.0\n";
+    front.extend(ar_header("debian-binary", mtime, version.len() as u64));
+    front.extend_from_slice(version);
+    let suffix = compression.suffix();
+    front.extend(ar_header(&format!("control.tar{suffix}"), mtime, control.len() as u64));
+    front.extend_from_slice(control);
+    if control.len() % 2 == 1 {
+        front.push(b'\n');
+    }
+    front.extend(ar_header(&format!("data.tar{suffix}"), mtime, data_size));
+
+    let mut digest = Sha256::new();
+    let mut size = 0;
+    let mut put = |bytes: &[u8]| {
+        digest.update(bytes);
+        size += bytes.len() as u64;
+        out.write_all(bytes)
+    };
+    put(&front)?;
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        match spool.read(&mut buffer)? {
+            0 => break,
+            n => put(&buffer[..n])?,
+        }
+    }
+    if data_size % 2 == 1 {
+        put(b"\n")?;
+    }
+    Ok((size, digest.finalize().into()))
+}
+
+fn ar_header(name: &str, mtime: i64, size: u64) -> Vec<u8> {
+    let mut header = String::with_capacity(60);
+    write!(header, "{name:<16}{mtime:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, "100644")
+        .expect("a string takes all");
+    debug_assert_eq!(header.len(), 60);
+    header.into_bytes()
+}
+
+/// Fails with `FileTooLarge` past a number of bytes.
+struct Limited<W> {
+    out: W,
+    left: u64,
+}
+
+impl<W: Write> Write for Limited<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let n = self.out.write(buf)?;
+        self.left = self.left.checked_sub(n as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

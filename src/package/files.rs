@@ -1,0 +1,196 @@
+//! What both writers do with a tree: the members with everything resolved, checked before the first byte
+//! is written, and the copying of content.
+
+use std::io::{self, Read};
+
+use super::Format;
+use super::spec::Package;
+use crate::error::{Error, Errors, Result};
+use crate::tree::{EntryKind, Source, Tree, TreePath};
+
+/// One member of a package.
+#[derive(Debug)]
+pub(super) struct Member<'a> {
+    pub(super) path: &'a TreePath,
+    /// Permission bits.
+    pub(super) mode: u32,
+    /// Seconds since 1970, clamped.
+    pub(super) mtime: i64,
+    pub(super) kind: MemberKind<'a>,
+}
+
+#[derive(Debug)]
+pub(super) enum MemberKind<'a> {
+    Dir,
+    File {
+        source: &'a Source,
+        size: u64,
+    },
+    Symlink(&'a [u8]),
+    /// The path that has the content, and its size.
+    HardLink {
+        to: &'a TreePath,
+        size: u64,
+    },
+}
+
+/// The longest target of a symbolic link that Linux takes.
+const LONGEST_LINK: usize = 4095;
+
+/// The members in the order of the tree. Names all that cannot be packaged.
+pub(super) fn members<'a>(
+    package: &Package,
+    tree: &'a Tree,
+    format: Format,
+) -> Result<Vec<Member<'a>>> {
+    let mut members = Vec::with_capacity(tree.len());
+    let mut faults = Vec::new();
+    let mut fault = |path: &TreePath, what: String| {
+        faults.push(Error::failed(format!("package `{}`: `/{path}` {what}", package.name)));
+    };
+    let clamp = |mtime: Option<i64>| mtime.unwrap_or(package.date).clamp(0, package.date.max(0));
+    for (path, entry) in tree.iter() {
+        if path.as_bytes().contains(&b'\n') {
+            fault(path, "has a line break in its name, which package managers refuse".to_owned());
+            continue;
+        }
+        if format == Format::Rpm && path.as_str().is_none() {
+            fault(path, "is not UTF-8, which the names in an rpm have to be".to_owned());
+            continue;
+        }
+        let mut member = Member {
+            path,
+            mode: entry.mode & 0o7777,
+            mtime: clamp(entry.mtime),
+            kind: MemberKind::Dir,
+        };
+        member.kind = match &entry.kind {
+            EntryKind::Dir => MemberKind::Dir,
+            EntryKind::File(source) => match source.len() {
+                Some(size) => MemberKind::File { source, size },
+                None => {
+                    fault(path, "is a kpack that has not been built yet".to_owned());
+                    continue;
+                }
+            },
+            EntryKind::Symlink(target) => {
+                let bad = target.is_empty() || target.len() > LONGEST_LINK || target.contains(&0);
+                if bad || (format == Format::Rpm && std::str::from_utf8(target).is_err()) {
+                    let target = String::from_utf8_lossy(target);
+                    fault(
+                        path,
+                        format!("is a symbolic link to `{target}`, which is no valid target"),
+                    );
+                    continue;
+                }
+                MemberKind::Symlink(target)
+            }
+            EntryKind::HardLink(to) => {
+                let target = tree.get_key_value(to).filter(|(to, _)| *to < path);
+                let size = target.and_then(|(_, entry)| entry.source()?.len());
+                match (target, size) {
+                    (Some((to, target)), Some(size)) => {
+                        // Names of one file have one mode and one time.
+                        member.mode = target.mode & 0o7777;
+                        member.mtime = clamp(target.mtime);
+                        MemberKind::HardLink { to, size }
+                    }
+                    _ => {
+                        fault(
+                            path,
+                            format!("is a hard link to `/{to}`, which is no file before it"),
+                        );
+                        continue;
+                    }
+                }
+            }
+        };
+        members.push(member);
+    }
+    Errors::check(members, faults)
+}
+
+/// Bytes that reading all of it will go through.
+pub(super) fn work(members: &[Member<'_>]) -> u64 {
+    let size = |member: &Member<'_>| match &member.kind {
+        MemberKind::File { size, .. } => *size,
+        _ => 0,
+    };
+    members.iter().map(size).sum()
+}
+
+/// Whether a member is a library in a directory that the dynamic linker searches by itself: then its
+/// cache has to be renewed.
+pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
+    const DIRECTORIES: [&str; 8] = [
+        "lib",
+        "lib64",
+        "lib/x86_64-linux-gnu",
+        "usr/lib",
+        "usr/lib64",
+        "usr/lib/x86_64-linux-gnu",
+        "usr/local/lib",
+        "etc/ld.so.conf.d",
+    ];
+    let parent = path.parent();
+    let parent = parent.as_ref().and_then(TreePath::as_str);
+    let name = String::from_utf8_lossy(path.file_name()).into_owned();
+    parent.is_some_and(|parent| DIRECTORIES.contains(&parent))
+        && ((name.starts_with("lib") && name.contains(".so")) || name.ends_with(".conf"))
+}
+
+/// The largest files, for the message that a package is too large.
+pub(super) fn largest(members: &[Member<'_>]) -> String {
+    let mut files: Vec<(u64, &TreePath)> = members
+        .iter()
+        .filter_map(|member| match &member.kind {
+            MemberKind::File { size, .. } => Some((*size, member.path)),
+            _ => None,
+        })
+        .collect();
+    files.sort_by(|a, b| b.cmp(a));
+    let list: Vec<String> =
+        files.iter().take(5).map(|(size, path)| format!("/{path} ({size} bytes)")).collect();
+    list.join(", ")
+}
+
+/// A failed write to a package.
+pub(super) fn cannot_write(package: &Package, format: Format, error: io::Error) -> Error {
+    Error::failed(format!("cannot write the {format} of package `{}`", package.name)).because(error)
+}
+
+/// Reads the content of a member once, in pieces of bounded size. `buffer` is lent so that it is
+/// allocated once.
+pub(super) fn copy(
+    path: &TreePath,
+    source: &Source,
+    size: u64,
+    buffer: &mut Vec<u8>,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let cannot_read = |e: io::Error| {
+        let error = match source {
+            Source::File(input) | Source::Pieces { input, .. } => {
+                Error::io("cannot read", input.path(), e)
+            }
+            _ => Error::failed(format!("cannot read the content of `/{path}`")).because(e),
+        };
+        Errors::from(error)
+    };
+    buffer.resize(256 * 1024, 0);
+    let mut reader = source.open().map_err(cannot_read)?;
+    let mut left = size;
+    loop {
+        let n = match reader.read(buffer) {
+            Ok(0) if left == 0 => return Ok(()),
+            Ok(0) => return Err(cannot_read(io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(cannot_read(e)),
+        };
+        left = left
+            .checked_sub(n as u64)
+            .ok_or_else(|| cannot_read(io::Error::other("the file is longer than it was")))?;
+        take(&buffer[..n])?;
+    }
+}

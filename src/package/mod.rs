@@ -1,0 +1,94 @@
+//! Packages: one model, written as `.deb` and as `.rpm`.
+//!
+//! [`spec::Package`] says what a package is called, relates to, and holds; [`render`] turns it into the
+//! texts that either format carries (handlebars templates, each of which the user can replace);
+//! [`deb`] and [`rpm`] write the files, streaming: no content is held in memory, and each source is read
+//! once. The same package gives the same bytes, whatever the number of threads.
+
+pub mod compress;
+mod date;
+pub mod deb;
+mod files;
+pub mod render;
+pub mod rpm;
+pub mod spec;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::progress::Monitor;
+use compress::Compression;
+use render::Templates;
+use spec::Package;
+
+/// The two package formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// Debian's.
+    Deb,
+    /// RPM, version 4 of the file format.
+    Rpm,
+}
+
+impl Format {
+    /// The ending of its files, without the dot; also its name on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deb => "deb",
+            Self::Rpm => "rpm",
+        }
+    }
+}
+
+/// How packages are written.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Compression of the content.
+    pub compression: Compression,
+    /// Threads that compress one package. Does not change the bytes.
+    pub threads: usize,
+    /// Directory for the unnamed temporary file in which a `.deb`'s data member waits for its control
+    /// member: as large as the package.
+    pub spool_dir: PathBuf,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Size of the package file in bytes.
+    pub size: u64,
+    /// Bytes that its files have once installed, hard links counted once.
+    pub installed_size: u64,
+    /// SHA-256 of the package file.
+    pub sha256: [u8; 32],
+    /// Number of members, directories included.
+    pub members: usize,
+}
+
+/// The name of the package's file: `rocblas-gfx110x_7.1.0-1_amd64.deb`,
+/// `rocblas-gfx110X-7.1.0-1.x86_64.rpm`.
+pub fn file_name(package: &Package, format: Format) -> String {
+    let Package { name, version, release, arch, .. } = package;
+    match format {
+        Format::Deb => format!("{}_{version}-{release}_{}.deb", package.deb_name(), arch.deb()),
+        Format::Rpm => format!("{name}-{version}-{release}.{}.rpm", arch.rpm()),
+    }
+}
+
+/// Writes a package. `out` is an empty file, open for reading and writing; the caller gives it its
+/// name once it is whole. Content of unknown length (a kpack that has not been built) is refused, as is
+/// what the format cannot hold, before anything is written.
+pub fn write(
+    package: &Package,
+    format: Format,
+    templates: &Templates,
+    options: &Options,
+    out: &mut File,
+    monitor: &dyn Monitor,
+) -> Result<Report> {
+    match format {
+        Format::Deb => deb::write(package, templates, options, out, monitor),
+        Format::Rpm => rpm::write(package, templates, options, out, monitor),
+    }
+}
