@@ -42,5 +42,7 @@ pub mod package;
 pub mod progress;
 pub mod read_at;
 pub mod recombine;
+pub mod split;
+pub mod stage;
 pub mod target;
 pub mod tree;

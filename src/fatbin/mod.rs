@@ -1,5 +1,9 @@
-//! Offload bundles and the code objects in them.
+//! Fat binaries: wrappers, offload bundles (plain and compressed), and the code objects in them.
 
+mod binary;
 pub mod bundle;
 pub mod ccob;
 pub mod code_object;
+pub mod wrapper;
+
+pub use binary::{FatBinary, FatBinaryError};

@@ -1,0 +1,223 @@
+//! Giving each file to the one definition that takes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::Report;
+use super::archives::{self, Archive};
+use crate::artifact::ArtifactTree;
+use crate::config::{Contents, Definition, PackagesConfig};
+use crate::error::{Error, Errors, Result};
+use crate::tree::{Entry, EntryKind, Tree, TreePath};
+
+/// The files of one definition, laid under the install prefix.
+pub(super) struct Staged<'a> {
+    pub definition: &'a Definition,
+    /// Host code and files for every GPU.
+    pub generic: Tree,
+    /// By group.
+    pub groups: BTreeMap<String, Tree>,
+}
+
+struct Selector<'a> {
+    contents: &'a Contents,
+    prefixes: Option<GlobSet>,
+    include: Option<GlobSet>,
+    exclude: Option<GlobSet>,
+}
+
+impl<'a> Selector<'a> {
+    fn new(contents: &'a Contents) -> Result<Self, Error> {
+        let set = |globs: &[String]| -> Result<Option<GlobSet>, Error> {
+            if globs.is_empty() {
+                return Ok(None);
+            }
+            let mut set = GlobSetBuilder::new();
+            for glob in globs {
+                let glob = GlobBuilder::new(glob).literal_separator(true).build();
+                set.add(glob.map_err(|e| Error::usage("is not a glob").because(e))?);
+            }
+            set.build().map(Some).map_err(|e| Error::usage("these globs cannot be used").because(e))
+        };
+        Ok(Self {
+            contents,
+            prefixes: set(&contents.prefixes)?,
+            include: set(&contents.include)?,
+            exclude: set(&contents.exclude)?,
+        })
+    }
+
+    fn artifact(&self, artifact: &ArtifactTree) -> bool {
+        let components = &self.contents.components;
+        artifact.name.artifact == self.contents.artifact
+            && (components.is_empty() || components.contains(&artifact.name.component))
+    }
+
+    fn file(&self, prefix: &TreePath, below: &TreePath) -> bool {
+        self.prefixes.as_ref().is_none_or(|set| set.is_match(prefix.as_path()))
+            && self.include.as_ref().is_none_or(|set| set.is_match(below.as_path()))
+            && !self.exclude.as_ref().is_some_and(|set| set.is_match(below.as_path()))
+    }
+}
+
+/// Lays every file into the tree of its definition.
+pub(super) fn assign<'a>(
+    artifacts: &[ArtifactTree],
+    config: &'a PackagesConfig,
+    root: &TreePath,
+    report: &mut Report,
+) -> Result<Vec<Staged<'a>>> {
+    let mut faults = Vec::new();
+    let mut selectors = Vec::new();
+    let mut staged = Vec::new();
+    for definition in &config.packages {
+        let these = definition.contents.iter().map(Selector::new).collect::<Result<Vec<_>, _>>()?;
+        for selector in &these {
+            if !artifacts.iter().any(|artifact| selector.artifact(artifact)) {
+                let Contents { artifact, components, .. } = selector.contents;
+                report.warnings.push(format!(
+                    "package {}: there is no artifact `{artifact}` with component {}",
+                    definition.name,
+                    if components.is_empty() {
+                        "of any kind".into()
+                    } else {
+                        components.join(", ")
+                    },
+                ));
+            }
+        }
+        selectors.push(these);
+        let (generic, groups) = (Tree::new(), BTreeMap::new());
+        staged.push(Staged { definition, generic, groups });
+    }
+
+    let mut pending = Vec::new();
+    for artifact in artifacts {
+        let takers: Vec<usize> = (0..selectors.len())
+            .filter(|&d| selectors[d].iter().any(|selector| selector.artifact(artifact)))
+            .collect();
+        for (path, entry) in artifact.tree.iter() {
+            let Some(prefix) = artifact.prefix_of(path) else { continue };
+            let Some(below) = path.strip_prefix(prefix) else { continue };
+            if entry.is_dir() && artifact.tree.below(path).next().is_some() {
+                // Comes with what is in it.
+                continue;
+            }
+            if archives::is_archive(path) {
+                pending.push(Archive { artifact, prefix, path, below, entry });
+                continue;
+            }
+            let owners: Vec<usize> = takers
+                .iter()
+                .copied()
+                .filter(|&d| {
+                    selectors[d].iter().any(|s| s.artifact(artifact) && s.file(prefix, &below))
+                })
+                .collect();
+            match owners.as_slice() {
+                [] => report.unclaimed.push(format!("{}/{path}", artifact.name)),
+                [owner] => {
+                    let tree = tree_of(&mut staged[*owner], artifact);
+                    faults.extend(lay(tree, artifact, prefix, root, &below, entry).err());
+                }
+                several => {
+                    let names: Vec<_> =
+                        several.iter().map(|&d| config.packages[d].name.as_str()).collect();
+                    faults.push(
+                        Error::usage(format!(
+                            "{}/{path} would be in the packages {}",
+                            artifact.name,
+                            names.join(" and ")
+                        ))
+                        .hint("a path can be in one package only: narrow the `prefixes`, `include` or `exclude` of one"),
+                    );
+                }
+            }
+        }
+    }
+    let takes = |definition: usize, artifact: &ArtifactTree, path: &TreePath| {
+        artifact.prefix_of(path).is_some_and(|prefix| {
+            path.strip_prefix(prefix).is_some_and(|below| {
+                selectors[definition].iter().any(|s| s.artifact(artifact) && s.file(prefix, &below))
+            })
+        })
+    };
+    faults.extend(archives::place(&pending, artifacts, &mut staged, takes, root, report));
+    Errors::check((), faults)?;
+    no_path_twice(&staged)?;
+    Ok(staged)
+}
+
+pub(super) fn tree_of<'t>(staged: &'t mut Staged, artifact: &ArtifactTree) -> &'t mut Tree {
+    if artifact.name.is_generic() {
+        &mut staged.generic
+    } else {
+        staged.groups.entry(artifact.name.target.clone()).or_default()
+    }
+}
+
+/// Puts an entry under the install prefix, with its directories as the artifact has them.
+pub(super) fn lay(
+    tree: &mut Tree,
+    artifact: &ArtifactTree,
+    prefix: &TreePath,
+    root: &TreePath,
+    below: &TreePath,
+    entry: &Entry,
+) -> Result<(), Error> {
+    let fault = |e: crate::tree::Occupied| {
+        Error::failed(format!("{}: {e}", artifact.name))
+            .hint("two prefixes of one package bring the same path: leave one out with `exclude`")
+    };
+    let mut above: Vec<_> = below.ancestors().collect();
+    above.reverse();
+    for dir in above {
+        let to = root.join(&dir);
+        if tree.get(&to).is_none() {
+            let as_read = artifact.tree.get(&prefix.join(&dir)).cloned();
+            tree.insert(to, as_read.unwrap_or_else(Entry::dir)).map_err(fault)?;
+        }
+    }
+    let mut entry = entry.clone();
+    if let EntryKind::HardLink(first) = &entry.kind {
+        // The first name may have gone elsewhere; then this is a file of its own.
+        let there = first.strip_prefix(prefix).map(|first| root.join(&first));
+        entry.kind = match there.filter(|there| tree.get(there).is_some()) {
+            Some(there) => EntryKind::HardLink(there),
+            None => match artifact.tree.get(first).and_then(Entry::source) {
+                Some(source) => EntryKind::File(source.clone()),
+                None => {
+                    return Err(Error::failed(format!("{first} is no file")).at(&artifact.origin));
+                }
+            },
+        };
+    }
+    tree.insert(root.join(below), entry).map_err(fault)
+}
+
+/// Two definitions may bring one path from different artifacts: that cannot be installed together.
+fn no_path_twice(staged: &[Staged]) -> Result<()> {
+    let mut owner: BTreeMap<&TreePath, String> = BTreeMap::new();
+    let mut faults = Vec::new();
+    let mut told = BTreeSet::new();
+    for Staged { definition, generic, groups } in staged {
+        let generic = std::iter::once(("generic", generic));
+        for (part, tree) in generic.chain(groups.iter().map(|(name, tree)| (name.as_str(), tree))) {
+            let package = format!("{}-{part}", definition.name);
+            for (path, _) in tree.iter().filter(|(_, entry)| !entry.is_dir()) {
+                if let Some(other) = owner.insert(path, package.clone()) {
+                    if told.insert((other.clone(), package.clone())) {
+                        faults.push(
+                            Error::failed(format!(
+                                "/{path} would be in the packages {other} and {package}"
+                            ))
+                            .hint("packages of one set can be installed together, so each path is in one only"),
+                        );
+                    }
+                }
+            }
+        }
+    }
+    Errors::check((), faults)
+}

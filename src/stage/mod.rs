@@ -1,0 +1,58 @@
+//! Staging: from regrouped artifacts to packages, as the definitions of a packages file say.
+//!
+//! A definition with device code gives `{name}-generic` (host code), `{name}-{group}` for each group
+//! that has code for it, and `{name}`, which holds nothing and leads to the rest. One without gives
+//! `{name}` alone. Files are laid under the install prefix; no path is in two packages.
+
+mod archives;
+mod assign;
+mod relate;
+
+use serde::Serialize;
+
+use crate::artifact::ArtifactTree;
+use crate::config::{PackagesConfig, PackagingConfig};
+use crate::error::Result;
+use crate::package::spec::Package;
+use crate::tree::TreePath;
+
+/// How packages are made from artifacts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Upstream version.
+    pub version: String,
+    /// The packaging's number.
+    pub release: String,
+    /// Where everything is installed, without the leading slash: `opt/rocm`.
+    pub install_prefix: TreePath,
+    /// `SOURCE_DATE_EPOCH`, where it is set.
+    pub source_date: Option<i64>,
+    /// Definitions (or packages) to make, where not all.
+    pub only: Vec<String>,
+}
+
+/// What staging found.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// Files that no definition takes, as `artifact/path`.
+    pub unclaimed: Vec<String>,
+    /// What is worth knowing.
+    pub warnings: Vec<String>,
+}
+
+/// Makes the packages of a set, sorted by name. `artifacts` are what recombining made (or read again
+/// from disk). All faults of the plan are reported.
+pub fn stage(
+    artifacts: &[ArtifactTree],
+    groups: &PackagingConfig,
+    definitions: &PackagesConfig,
+    options: &Options,
+) -> Result<(Vec<Package>, Report)> {
+    let mut report = Report::default();
+    let staged = assign::assign(artifacts, definitions, &options.install_prefix, &mut report)?;
+    let mut packages = relate::packages(staged, groups, definitions, options)?;
+    if !options.only.is_empty() {
+        packages = relate::only(packages, &options.only)?;
+    }
+    Ok((packages, report))
+}

@@ -1,0 +1,213 @@
+//! From laid files to packages: names, texts, and how the packages of a set relate.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Options;
+use super::assign::Staged;
+use crate::config::{DebRelations, Definition, PackagesConfig, PackagingConfig, RpmRelations};
+use crate::error::{Error, Errors, Result};
+use crate::package::spec::{Kind, Op, Package, Relation, RelationKind, newest_mtime};
+use crate::tree::Tree;
+
+/// The package with host code of a definition that has device code.
+fn generic_name(definition: &str) -> String {
+    format!("{definition}-generic")
+}
+
+fn group_name(definition: &str, group: &str) -> String {
+    format!("{definition}-{group}")
+}
+
+/// Makes the packages of all definitions, sorted by name.
+pub(super) fn packages(
+    staged: Vec<Staged>,
+    groups: &PackagingConfig,
+    config: &PackagesConfig,
+    options: &Options,
+) -> Result<Vec<Package>> {
+    let with_groups: BTreeMap<&str, BTreeSet<String>> = staged
+        .iter()
+        .map(|s| (s.definition.name.as_str(), s.groups.keys().cloned().collect()))
+        .collect();
+    let trees = || staged.iter().flat_map(|s| std::iter::once(&s.generic).chain(s.groups.values()));
+    let newest = trees().filter_map(newest_mtime).max().unwrap_or(0);
+    let relating = Relating {
+        groups,
+        config,
+        options,
+        with_groups: &with_groups,
+        date: options.source_date.unwrap_or(newest),
+    };
+    let mut made = Vec::new();
+    for Staged { definition, generic, groups } in staged {
+        if groups.is_empty() {
+            if !generic.is_empty() {
+                made.push(relating.plain(definition, generic));
+            }
+            continue;
+        }
+        made.push(relating.meta(definition));
+        made.push(relating.generic(definition, generic));
+        for (group, tree) in groups {
+            made.push(relating.group(definition, &group, tree));
+        }
+    }
+    made.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut faults = Vec::new();
+    for pair in made.windows(2).filter(|pair| pair[0].deb_name() == pair[1].deb_name()) {
+        faults.push(
+            Error::usage(format!("two packages would be called `{}`", pair[0].deb_name()))
+                .hint("a definition is called like another's generic or group package: rename it"),
+        );
+    }
+    Errors::check(made, faults)
+}
+
+/// Keeps the packages of these names or definitions.
+pub(super) fn only(packages: Vec<Package>, names: &[String]) -> Result<Vec<Package>> {
+    let of_definition = |package: &Package, name: &str| match &package.kind {
+        Kind::Generic => package.name == generic_name(name),
+        Kind::Group { group } => package.name == group_name(name, group),
+        Kind::Meta | Kind::Plain => package.name == name,
+    };
+    let faults = names
+        .iter()
+        .filter(|name| !packages.iter().any(|p| p.name == **name || of_definition(p, name)))
+        .map(|name| {
+            let there: Vec<_> = packages.iter().map(|p| p.name.as_str()).collect();
+            Error::usage(format!("there is no package `{name}`"))
+                .hint(format!("the set has: {}", there.join(", ")))
+        })
+        .collect();
+    Errors::check((), faults)?;
+    let wanted = |p: &Package| names.iter().any(|name| p.name == *name || of_definition(p, name));
+    Ok(packages.into_iter().filter(wanted).collect())
+}
+
+struct Relating<'a> {
+    groups: &'a PackagingConfig,
+    config: &'a PackagesConfig,
+    options: &'a Options,
+    /// The groups that each definition has packages for.
+    with_groups: &'a BTreeMap<&'a str, BTreeSet<String>>,
+    date: i64,
+}
+
+impl Relating<'_> {
+    fn package(&self, definition: &Definition, name: &str, kind: Kind, tree: Tree) -> Package {
+        let defaults = &self.config.defaults;
+        let mut package = Package::new(name, kind, &self.options.version, &self.options.release);
+        let or_default =
+            |own: &Option<String>, default: &String| own.as_ref().unwrap_or(default).clone();
+        if !definition.summary.is_empty() {
+            package.summary.clone_from(&definition.summary);
+        }
+        package.description.clone_from(&definition.description);
+        package.maintainer.clone_from(&defaults.maintainer);
+        package.vendor.clone_from(&defaults.vendor);
+        package.homepage.clone_from(&defaults.homepage);
+        package.license = or_default(&definition.license, &defaults.license);
+        package.section = or_default(&definition.section, &defaults.section);
+        package.date = self.date;
+        package.tree = tree;
+        package
+    }
+
+    /// The one package of a definition without device code.
+    fn plain(&self, definition: &Definition, tree: Tree) -> Package {
+        let mut package = self.package(definition, &definition.name, Kind::Plain, tree);
+        self.host_relations(definition, &mut package);
+        package
+    }
+
+    fn generic(&self, definition: &Definition, tree: Tree) -> Package {
+        let name = generic_name(&definition.name);
+        let mut package = self.package(definition, &name, Kind::Generic, tree);
+        package.summary += " (host code)";
+        self.host_relations(definition, &mut package);
+        package
+    }
+
+    fn group(&self, definition: &Definition, group: &str, tree: Tree) -> Package {
+        let name = group_name(&definition.name, group);
+        let kind = Kind::Group { group: group.to_owned() };
+        let mut package = self.package(definition, &name, kind, tree);
+        let known = self.groups.architecture_groups.get(group).or_else(|| {
+            let mut own = self.groups.component_overrides.values();
+            own.find_map(|own| own.architecture_groups.get(group))
+        });
+        let display = known.map_or("", |known| known.display_name.as_str());
+        package.summary += &match display {
+            "" => format!(" (GPU code for {group})"),
+            display => format!(" (GPU code for {display})"),
+        };
+        package.gpu_targets = known.map(|known| known.architectures.clone()).unwrap_or_default();
+        let version = package.full_version();
+        let generic = Relation::exactly(generic_name(&definition.name), &version);
+        package.relate(RelationKind::Depends, generic);
+        for other in &definition.depends {
+            if self.with_groups.get(other.as_str()).is_some_and(|groups| groups.contains(group)) {
+                let other = Relation {
+                    name: group_name(other, group),
+                    constraint: Some((Op::GreaterEqual, version.clone())),
+                };
+                package.relate(RelationKind::Depends, other);
+            }
+        }
+        let kernels = Relation::exactly(format!("{}-kernels", definition.name), &version);
+        package.relate(RelationKind::Provides, kernels);
+        package
+    }
+
+    /// The package that holds nothing and leads to the rest.
+    fn meta(&self, definition: &Definition) -> Package {
+        let mut package = self.package(definition, &definition.name, Kind::Meta, Tree::new());
+        let version = package.full_version();
+        let generic = Relation::exactly(generic_name(&definition.name), version);
+        package.relate(RelationKind::Depends, generic);
+        package
+    }
+
+    /// What the libraries of a definition need.
+    fn host_relations(&self, definition: &Definition, package: &mut Package) {
+        for other in &definition.depends {
+            let relation = match self.with_groups.get(other.as_str()) {
+                None => Relation::any(other),
+                Some(groups) => Relation {
+                    name: if groups.is_empty() { other.clone() } else { generic_name(other) },
+                    constraint: Some((Op::GreaterEqual, package.full_version())),
+                },
+            };
+            package.relate(RelationKind::Depends, relation);
+        }
+        let DebRelations { depends, recommends, suggests, provides, conflicts, breaks, replaces } =
+            &definition.deb;
+        for (field, relations) in [
+            ("depends", depends),
+            ("recommends", recommends),
+            ("suggests", suggests),
+            ("provides", provides),
+            ("conflicts", conflicts),
+            ("breaks", breaks),
+            ("replaces", replaces),
+        ] {
+            if !relations.is_empty() {
+                package.deb.insert(field.to_owned(), relations.clone());
+            }
+        }
+        let RpmRelations { requires, recommends, suggests, provides, conflicts, obsoletes } =
+            &definition.rpm;
+        for (tag, relations) in [
+            ("requires", requires),
+            ("recommends", recommends),
+            ("suggests", suggests),
+            ("provides", provides),
+            ("conflicts", conflicts),
+            ("obsoletes", obsoletes),
+        ] {
+            if !relations.is_empty() {
+                package.rpm.insert(tag.to_owned(), relations.clone());
+            }
+        }
+    }
+}
