@@ -34,5 +34,6 @@ pub mod elf;
 pub mod error;
 pub mod fatbin;
 pub mod kpack;
+mod msgpack;
 pub mod read_at;
 pub mod target;

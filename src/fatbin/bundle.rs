@@ -560,3 +560,262 @@ impl Fields<'_> {
         Ok(u64::from_le_bytes(value))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bundle with those entries: id, offset, size.
+    fn table(entries: &[(&str, u64, u64)]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend((entries.len() as u64).to_le_bytes());
+        for (id, offset, size) in entries {
+            for field in [*offset, *size, id.len() as u64] {
+                bytes.extend(field.to_le_bytes());
+            }
+            bytes.extend(id.as_bytes());
+        }
+        bytes
+    }
+
+    const HOST: &str = "host-x86_64-unknown-linux-gnu-";
+    const A: &str = "hipv4-amdgcn-amd-amdhsa--gfx1100";
+    const B: &str = "hipv4-amdgcn-amd-amdhsa--gfx1101";
+
+    /// Host, `gfx1100` with 100 bytes, `gfx1101` with 50: the second first.
+    fn plain() -> Vec<u8> {
+        let mut bytes = table(&[(HOST, 0, 0), (A, 400, 100), (B, 300, 50)]);
+        bytes.resize(300, 0);
+        bytes.extend([0xbb; 50]);
+        bytes.resize(400, 0);
+        bytes.extend([0xaa; 100]);
+        bytes
+    }
+
+    fn compress(version: u16, method: u16, bundle: &[u8]) -> Vec<u8> {
+        let payload = if method == 1 {
+            zstd::encode_all(bundle, 3).unwrap()
+        } else {
+            let mut encoder = flate2::read::ZlibEncoder::new(bundle, flate2::Compression::new(6));
+            let mut payload = Vec::new();
+            encoder.read_to_end(&mut payload).unwrap();
+            payload
+        };
+        header(version, method, payload, bundle.len() as u64, &Md5::digest(bundle)[..8])
+    }
+
+    fn header(version: u16, method: u16, payload: Vec<u8>, size: u64, hash: &[u8]) -> Vec<u8> {
+        let mut bytes = ccob::MAGIC.to_vec();
+        bytes.extend(version.to_le_bytes());
+        bytes.extend(method.to_le_bytes());
+        let small = |n: u64| u32::try_from(n).unwrap().to_le_bytes();
+        let len = payload.len() as u64;
+        match version {
+            1 => bytes.extend(small(size)),
+            2 => {
+                bytes.extend(small(24 + len));
+                bytes.extend(small(size));
+            }
+            _ => {
+                bytes.extend((32 + len).to_le_bytes());
+                bytes.extend(size.to_le_bytes());
+            }
+        }
+        bytes.extend(hash);
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Bundle, BundleError> {
+        Bundle::read(&bytes, 0, bytes.len() as u64)
+    }
+
+    fn all(bundle: &Bundle, r: &dyn ReadAt) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
+        let mut found = Vec::new();
+        bundle.for_each_entry::<BundleError>(r, |entry, stream| {
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            found.push((entry.id.clone(), bytes));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Every form of `bundle`.
+    fn forms(bundle: &[u8]) -> Vec<Vec<u8>> {
+        let mut forms = vec![bundle.to_vec()];
+        for version in 1..=3 {
+            for method in 0..=1 {
+                forms.push(compress(version, method, bundle));
+            }
+        }
+        forms
+    }
+
+    #[test]
+    fn every_form_gives_the_same_entries_wherever_it_begins() {
+        for form in forms(&plain()) {
+            let mut r = vec![0x55; 77];
+            r.extend(&form);
+            // What follows is another bundle, or padding, or garbage: none of it is ours.
+            r.extend(MAGIC);
+            r.extend([0; 100]);
+            let bundle = Bundle::read(&r, 77, r.len() as u64).unwrap();
+            assert_eq!(bundle.total_size, form.len() as u64, "{:?}", bundle.form);
+            let targets: Vec<_> = bundle.device_entries().map(|(t, _)| t.to_string()).collect();
+            assert_eq!(targets, ["gfx1100", "gfx1101"]);
+            let in_order = [(B.to_owned(), vec![0xbb; 50]), (A.to_owned(), vec![0xaa; 100])];
+            assert_eq!(all(&bundle, &r).unwrap(), in_order);
+            for (id, content) in in_order {
+                let entry = bundle.entries.iter().find(|e| e.id == id).unwrap();
+                let mut bytes = Vec::new();
+                bundle.open_entry(&r, entry).unwrap().read_to_end(&mut bytes).unwrap();
+                assert_eq!(bytes, content);
+            }
+            bundle.verify(&r).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_bundle_must_end_before_the_limit() {
+        for form in forms(&plain()) {
+            for cut in 0..form.len() {
+                // Both by the file's end and by the limit.
+                assert!(read(&form[..cut]).is_err(), "{cut}");
+                assert!(Bundle::read(&form, 0, cut as u64).is_err(), "{cut}");
+            }
+        }
+        assert!(Bundle::read(&plain(), u64::MAX, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn no_flipped_bit_panics_or_changes_what_comes_out_of_a_compressed_bundle() {
+        for form in forms(&plain()) {
+            for at in 0..form.len() * 8 {
+                let mut bad = form.clone();
+                bad[at / 8] ^= 1 << (at % 8);
+                let Ok(bundle) = read(&bad) else { continue };
+                let Ok(()) = bundle.verify(&bad) else { continue };
+                // Some bits of a stream do not matter: hints, an unused one, a match that can be
+                // found at two places.
+                let good = read(&form).unwrap();
+                let same = || all(&bundle, &bad).unwrap() == all(&good, &form).unwrap();
+                assert!(form.starts_with(MAGIC) || same(), "{:?} {}", &form[..8], at / 8);
+            }
+        }
+    }
+
+    #[test]
+    fn ids_give_targets() {
+        for (id, target) in [
+            (HOST, None),
+            ("host-x86_64-unknown-linux-", None),
+            ("host-x86_64-unknown-linux--", None),
+            (A, Some("gfx1100")),
+            ("hip-amdgcn-amd-amdhsa--gfx90a:xnack+", Some("gfx90a:xnack+")),
+            ("hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", Some("gfx90a:sramecc+:xnack-")),
+            ("hipv4-amdgcn-amd-amdhsa-unknown-gfx11-generic", Some("gfx11-generic")),
+            ("hipv4-amdgcn-amd-amdhsa--gfx9-4-generic:xnack-", Some("gfx9-4-generic:xnack-")),
+            ("hip-amdgcn-amd-amdhsa-gfx906", Some("gfx906")),
+            ("hip-amdgcn-amd-amdhsa-gfx11-generic", Some("gfx11-generic")),
+        ] {
+            let found = target_of(0, id).unwrap();
+            assert_eq!(found.map(|t| t.to_string()).as_deref(), target, "{id}");
+        }
+        for id in [
+            "",
+            "hipv4",
+            "hipv4-amdgcn-amd-amdhsa-",
+            "hip-spirv64-amd-amdhsa--amdgcnspirv",
+            "hipv4-amdgcn-amd-amdhsa--",
+            "hipv4-amdgcn-amd-amdhsa--sm_70",
+        ] {
+            assert!(target_of(0, id).is_err(), "{id}");
+        }
+    }
+
+    #[test]
+    fn lies_in_the_table_are_told() {
+        let lie = |at: usize, value: u64| {
+            let mut bytes = plain();
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            read(&bytes).unwrap_err()
+        };
+        let entry = 32 + 24 + HOST.len();
+        assert!(matches!(lie(24, 1 << 60), BundleError::Count { .. }));
+        // The first content is taken for more entries.
+        assert!(matches!(lie(24, 4000), BundleError::Id { entry: 3, .. }));
+        assert!(matches!(lie(entry + 16, 1 << 60), BundleError::IdLength { entry: 1, .. }));
+        assert!(matches!(lie(entry, 0x5000), BundleError::EntryRange { entry: 1, .. }));
+        assert!(matches!(lie(entry, u64::MAX), BundleError::EntryRange { .. }));
+        assert!(matches!(lie(entry + 8, u64::MAX), BundleError::EntryRange { .. }));
+        assert!(matches!(lie(entry, 24), BundleError::EntryInTable { .. }));
+        assert!(matches!(lie(entry, 310), BundleError::Overlap { .. }));
+        let twice = table(&[(A, 0, 0), ("hip-amdgcn-amd-amdhsa--gfx1100", 0, 0)]);
+        assert!(matches!(read(&twice), Err(BundleError::Duplicate { .. })));
+        let text = lie(entry, 0x5000).to_string();
+        assert_eq!(text, "bundle entry 1 has 0x64 bytes at 0x5000, but the bundle has 0x1f4 bytes");
+    }
+
+    #[test]
+    fn an_entry_can_be_empty() {
+        let bytes = table(&[(HOST, 4096, 0), (A, 4096, 0)]);
+        let bundle = read(&bytes).unwrap();
+        assert_eq!(bundle.total_size, bytes.len() as u64);
+        assert_eq!(all(&bundle, &bytes).unwrap(), []);
+        let mut nothing = Vec::new();
+        let entry = bundle.entry(&"gfx1100".parse().unwrap()).unwrap();
+        bundle.open_entry(&bytes, entry).unwrap().read_to_end(&mut nothing).unwrap();
+        assert!(nothing.is_empty());
+    }
+
+    #[test]
+    fn a_kilobyte_does_not_become_a_terabyte() {
+        let form = compress(3, 1, &plain());
+        let lie = header(3, 1, form[32..].to_vec(), 1 << 40, &form[24..32]);
+        assert!(matches!(read(&lie), Err(BundleError::ClaimedSize { .. })));
+        // A bomb: the claim is possible, but more comes out than it says.
+        let mut bomb = plain();
+        bomb.resize(50 << 20, 0);
+        let payload = zstd::encode_all(bomb.as_slice(), 3).unwrap();
+        let lie = header(2, 1, payload, 500, &[0; 8]);
+        let bundle = read(&lie).unwrap();
+        let error = bundle.verify(&lie).unwrap_err();
+        assert!(matches!(error, BundleError::ActualSize { claimed: 500, actual: 501 }), "{error}");
+        let payload = compress(1, 0, &bomb)[20..].to_vec();
+        let error = read(&header(1, 0, payload, 500, &[0; 8])).unwrap_err();
+        assert!(matches!(error, BundleError::ActualSize { claimed: 500, .. }), "{error}");
+    }
+
+    #[test]
+    fn claims_of_a_compressed_bundle_are_checked() {
+        let form = compress(2, 1, &plain());
+        let with = |size: u64, hash: &[u8]| {
+            let bytes = header(2, 1, form[24..].to_vec(), size, hash);
+            read(&bytes).and_then(|bundle| bundle.verify(&bytes))
+        };
+        with(500, &form[16..24]).unwrap();
+        assert!(matches!(with(500, &[0; 8]), Err(BundleError::Hash { .. })));
+        assert!(matches!(with(501, &form[16..24]), Err(BundleError::ActualSize { .. })));
+        assert!(matches!(with(499, &form[16..24]), Err(BundleError::EntryRange { .. })));
+        let mut bytes = form.clone();
+        bytes[4] = 4;
+        assert!(matches!(read(&bytes), Err(BundleError::Version { found: 4, .. })));
+        bytes[4] = 2;
+        bytes[6] = 2;
+        assert!(matches!(read(&bytes), Err(BundleError::Method { found: 2, .. })));
+    }
+
+    #[test]
+    fn an_entry_of_a_stream_that_ends_early_is_an_error_not_less() {
+        // The stream holds the table and half of the first content.
+        let payload = zstd::encode_all(&plain()[..325], 3).unwrap();
+        let bytes = header(2, 1, payload, 500, &[0; 8]);
+        let bundle = read(&bytes).unwrap();
+        let entry = bundle.entry(&"gfx1101".parse().unwrap()).unwrap();
+        let mut out = Vec::new();
+        let error = bundle.open_entry(&bytes, entry).unwrap().read_to_end(&mut out).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(bundle.verify(&bytes).is_err());
+    }
+}
