@@ -187,3 +187,27 @@ fn one_pass_over_a_compressed_bundle_gives_every_entry() {
         .unwrap();
     assert_eq!(seen, targets);
 }
+
+/// Damage anywhere in a code object is an error or goes unseen, but never more than that.
+#[test]
+fn damaged_code_objects_do_not_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let r = open(&compile(dir.path(), "p.hipfb", &["gfx1100"], &[]));
+    let bundle = Bundle::read(&r, 0, r.len()).unwrap();
+    let code = entry(&bundle, &r, "gfx1100");
+    let look = |bytes: &[u8]| {
+        if let Ok(header) = CodeObjectHeader::read(&bytes) {
+            let _ = Metadata::read(&bytes, &header);
+        }
+    };
+    for at in 0..code.len() {
+        for value in [0x00, 0x7f, 0x80, 0xdd, 0xff] {
+            let mut bad = code.clone();
+            bad[at] = value;
+            look(&bad);
+        }
+        look(&code[..at]);
+    }
+    // The section headers stand at the end: any cut is seen.
+    assert!(CodeObjectHeader::read(&&code[..code.len() - 1]).is_err());
+}

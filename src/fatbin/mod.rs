@@ -3,3 +3,4 @@
 pub mod bundle;
 pub mod ccob;
 pub mod code_object;
+mod error;

@@ -201,6 +201,18 @@ mod tests {
     }
 
     #[test]
+    fn no_changed_byte_panics() {
+        let bytes = kpm(&[("gfx1100", 1), ("gfx1101", 1)]).to_bytes().unwrap();
+        for at in 0..bytes.len() {
+            for value in 0..=255 {
+                let mut bad = bytes.clone();
+                bad[at] = value;
+                let _ = Kpm::read(bad.as_slice());
+            }
+        }
+    }
+
+    #[test]
     fn an_isa_twice_is_refused() {
         let mut bytes = kpm(&[("gfx1100", 1), ("gfx1101", 1)]).to_bytes().unwrap();
         let at = bytes.windows(8).position(|w| w == b"\xa7gfx1101").unwrap();

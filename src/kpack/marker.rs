@@ -248,6 +248,20 @@ mod tests {
     }
 
     #[test]
+    fn no_changed_byte_panics() {
+        let bytes = marker().to_bytes().unwrap();
+        for at in 0..bytes.len() {
+            for value in 0..=255 {
+                let mut bad = bytes.clone();
+                bad[at] = value;
+                let _ = Marker::parse(&bad);
+            }
+        }
+        let deep = [b"\x81\xa1x".as_slice(), &[0x91; 60_000]].concat();
+        assert!(Marker::parse(&deep).is_err());
+    }
+
+    #[test]
     fn the_runtimes_search_is_followed() {
         let paths = |isa: &str| -> Vec<_> {
             let found = marker().resolve(Path::new("/opt/rocm/lib"), &isa.parse().unwrap());

@@ -608,6 +608,22 @@ mod tests {
     }
 
     #[test]
+    fn no_changed_byte_panics() {
+        for compression in [Compression::None, ZSTD] {
+            let bytes = archive(compression);
+            let toc =
+                usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
+            for at in (0..80).chain(toc..bytes.len()) {
+                for value in [0, 1, 0x7f, 0x80, 0x90, 0xc0, 0xc6, 0xcf, 0xdb, 0xdd, 0xdf, 0xff] {
+                    let mut bad = bytes.clone();
+                    bad[at] = value;
+                    let _ = read_all(&bad);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn lies_are_told() {
         for compression in [Compression::None, ZSTD] {
             let good = archive(compression);
@@ -733,17 +749,17 @@ mod tests {
             }
         }
         let mut writer = Writer::new(Counter(0), "blas_lib", &isa(), ZSTD).unwrap();
-        // 600 MB that no one looks into behind a frame's header.
+        // 64 MiB that no one looks into behind a frame's header.
         let mut frame = FrameCompressor::new(1).unwrap().compress(&b"abc"[..], 3).unwrap();
-        frame.resize(600 << 20, 0);
-        for _ in 0..6 {
+        frame.resize(64 << 20, 0);
+        for _ in 0..63 {
             writer.push_frame(&frame, 3).unwrap();
         }
         let error = writer.push_frame(&frame, 3).unwrap_err();
         assert!(matches!(error, WriteError::TooLarge { .. }));
         assert!(error.to_string().contains("--kpack-scope prefix"), "{error}");
         // The archive is still whole without it.
-        assert_eq!(writer.finish().unwrap().1.unique_count, 6);
+        assert_eq!(writer.finish().unwrap().1.unique_count, 63);
     }
 
     #[test]
