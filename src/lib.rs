@@ -38,6 +38,7 @@ pub mod error;
 pub mod fatbin;
 pub mod jobs;
 pub mod kpack;
+mod msgpack;
 pub mod package;
 pub mod progress;
 pub mod read_at;

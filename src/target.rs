@@ -61,6 +61,11 @@ const fn contains(s: &str, byte: u8) -> bool {
 /// Every processor that the ROCm runtime can meet. Features: `s` sramecc, `x` xnack.
 #[rustfmt::skip]
 pub const PROCESSORS: &[Processor] = processors! {
+    "gfx801"  0x28 "x"  ""                "gfx801" "Carrizo"
+    "gfx802"  0x29 ""   ""                "gfx802" "Tonga, Iceland"
+    "gfx803"  0x2a ""   ""                "gfx803" "Fiji, Polaris: MI6, MI8, RX 580"
+    "gfx805"  0x3c ""   ""                "gfx805" "Tonga Pro"
+    "gfx810"  0x2b "x"  ""                "gfx810" "Stoney"
     "gfx900"  0x2c "x"  "gfx9-generic"    "gfx900" "Vega 10, MI25"
     "gfx902"  0x2d "x"  "gfx9-generic"    "gfx902" "Raven, Picasso"
     "gfx904"  0x2e "x"  "gfx9-generic"    "gfx904" "Vega 12"

@@ -19,201 +19,18 @@ use std::io::{self, BufReader, Read};
 use md5::{Digest, Md5};
 
 use crate::fatbin::ccob::{self, CcobHeader};
+pub use crate::fatbin::error::BundleError;
 use crate::read_at::{Cursor, ReadAt};
-use crate::target::{TargetError, TargetId};
+use crate::target::TargetId;
 
 /// The first bytes of a plain bundle.
 pub const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
 
 /// More entries than any bundle has.
-const MAX_ENTRIES: u64 = 4096;
+pub(super) const MAX_ENTRIES: u64 = 4096;
 
 /// Longer than any entry id.
-const MAX_ID_LEN: u64 = 1024;
-
-/// Why bytes are no bundle, or not a whole one.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BundleError {
-    /// The bytes could not be read.
-    #[error("cannot read at {offset:#x}")]
-    Io {
-        /// Where.
-        offset: u64,
-        /// Why.
-        source: io::Error,
-    },
-    /// The end comes before the structure is whole.
-    #[error("{field} at {offset:#x} is cut off: {available:#x} bytes are left")]
-    Truncated {
-        /// Where the structure begins.
-        offset: u64,
-        /// What it is.
-        field: &'static str,
-        /// Bytes from there to the limit.
-        available: u64,
-    },
-    /// Neither magic is there.
-    #[error(
-        "no offload bundle begins at {offset:#x}: found {found:02x?}, expected `__CLANG_OFFLOAD_BUNDLE__` or `CCOB`"
-    )]
-    Magic {
-        /// Where.
-        offset: u64,
-        /// The bytes there.
-        found: Vec<u8>,
-    },
-    /// More entries than a bundle can have.
-    #[error("the bundle claims {found} entries, expected at most {MAX_ENTRIES}")]
-    Count {
-        /// The claimed number.
-        found: u64,
-    },
-    /// An id longer than any target's.
-    #[error("the id of bundle entry {entry} claims {found} bytes, expected at most {MAX_ID_LEN}")]
-    IdLength {
-        /// Which entry.
-        entry: usize,
-        /// The claimed length.
-        found: u64,
-    },
-    /// An id that does not read `kind-arch-vendor-os-environment-target`.
-    #[error(
-        "bundle entry {entry} has the id `{id}`, expected `hipv4-amdgcn-amd-amdhsa--` and a target, or `host-…`"
-    )]
-    Id {
-        /// Which entry.
-        entry: usize,
-        /// The id, with what is not UTF-8 replaced.
-        id: String,
-    },
-    /// An id whose last part is no target id.
-    #[error("bundle entry {entry} has the id `{id}`")]
-    Target {
-        /// Which entry.
-        entry: usize,
-        /// The id.
-        id: String,
-        /// Why.
-        source: TargetError,
-    },
-    /// An entry that is not inside the bundle.
-    #[error(
-        "bundle entry {entry} has {size:#x} bytes at {offset:#x}, but the bundle has {limit:#x} bytes"
-    )]
-    EntryRange {
-        /// Which entry.
-        entry: usize,
-        /// Its claimed offset from the bundle's start.
-        offset: u64,
-        /// Its claimed size.
-        size: u64,
-        /// The most that the bundle can have.
-        limit: u64,
-    },
-    /// An entry that begins inside the entry table.
-    #[error(
-        "bundle entry {entry} begins at {offset:#x}, inside the entry table, which ends at {table_end:#x}"
-    )]
-    EntryInTable {
-        /// Which entry.
-        entry: usize,
-        /// Its claimed offset from the bundle's start.
-        offset: u64,
-        /// Where the table ends.
-        table_end: u64,
-    },
-    /// Two entries share bytes.
-    #[error("bundle entries `{first}` and `{second}` overlap at {offset:#x}")]
-    Overlap {
-        /// Id of the entry that begins first.
-        first: String,
-        /// Id of the other.
-        second: String,
-        /// Where the second begins.
-        offset: u64,
-    },
-    /// Two entries for one target.
-    #[error("the bundle has two entries for {target}")]
-    Duplicate {
-        /// The target.
-        target: TargetId,
-    },
-    /// A compressed bundle of an unknown version.
-    #[error("compressed bundle version at {offset:#x} is {found}, expected 1, 2 or 3")]
-    Version {
-        /// Where the field is.
-        offset: u64,
-        /// The version.
-        found: u16,
-    },
-    /// A compressed bundle of an unknown method.
-    #[error("compression method at {offset:#x} is {found}, expected 0 (zlib) or 1 (zstd)")]
-    Method {
-        /// Where the field is.
-        offset: u64,
-        /// The method.
-        found: u16,
-    },
-    /// A total size that the section cannot hold.
-    #[error(
-        "compressed bundle's total size at {offset:#x} is {found:#x}, but {available:#x} bytes are left"
-    )]
-    TotalSize {
-        /// Where the field is.
-        offset: u64,
-        /// The claimed size, header included.
-        found: u64,
-        /// Bytes from the bundle's start to the limit.
-        available: u64,
-    },
-    /// An uncompressed size that no stream of this length can give.
-    #[error(
-        "compressed bundle at {offset:#x} claims {claimed} bytes from {payload} compressed ones, which can give at most {possible}"
-    )]
-    ClaimedSize {
-        /// Where the bundle begins.
-        offset: u64,
-        /// The claimed uncompressed size.
-        claimed: u64,
-        /// Length of the stream.
-        payload: u64,
-        /// The most that such a stream can give.
-        possible: u64,
-    },
-    /// The structure of the compressed stream is wrong.
-    #[error("at {offset:#x}: {what}")]
-    Frame {
-        /// Where.
-        offset: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The stream cannot be decompressed.
-    #[error("cannot decompress the bundle at {offset:#x}")]
-    Decompress {
-        /// Where the bundle or its stream begins.
-        offset: u64,
-        /// What the decompressor says.
-        source: io::Error,
-    },
-    /// The stream gives more or less than claimed.
-    #[error("compressed bundle claims {claimed} bytes but gives {}{actual}", if actual > claimed { "at least " } else { "" })]
-    ActualSize {
-        /// The claimed uncompressed size.
-        claimed: u64,
-        /// What came out until it was clear.
-        actual: u64,
-    },
-    /// The hash of the uncompressed bundle is not the stated one.
-    #[error("the uncompressed bundle's MD5 begins {found:02x?}, the header says {expected:02x?}")]
-    Hash {
-        /// Of the bytes that came out.
-        found: [u8; 8],
-        /// Of the header.
-        expected: [u8; 8],
-    },
-}
+pub(super) const MAX_ID_LEN: u64 = 1024;
 
 /// How a bundle is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -558,5 +375,264 @@ impl Fields<'_> {
         let mut value = [0; 8];
         value.copy_from_slice(&self.bytes(field, 8)?);
         Ok(u64::from_le_bytes(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bundle with those entries: id, offset, size.
+    fn table(entries: &[(&str, u64, u64)]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend((entries.len() as u64).to_le_bytes());
+        for (id, offset, size) in entries {
+            for field in [*offset, *size, id.len() as u64] {
+                bytes.extend(field.to_le_bytes());
+            }
+            bytes.extend(id.as_bytes());
+        }
+        bytes
+    }
+
+    const HOST: &str = "host-x86_64-unknown-linux-gnu-";
+    const A: &str = "hipv4-amdgcn-amd-amdhsa--gfx1100";
+    const B: &str = "hipv4-amdgcn-amd-amdhsa--gfx1101";
+
+    /// Host, `gfx1100` with 100 bytes, `gfx1101` with 50: the second first.
+    fn plain() -> Vec<u8> {
+        let mut bytes = table(&[(HOST, 0, 0), (A, 400, 100), (B, 300, 50)]);
+        bytes.resize(300, 0);
+        bytes.extend([0xbb; 50]);
+        bytes.resize(400, 0);
+        bytes.extend([0xaa; 100]);
+        bytes
+    }
+
+    fn compress(version: u16, method: u16, bundle: &[u8]) -> Vec<u8> {
+        let payload = if method == 1 {
+            zstd::encode_all(bundle, 3).unwrap()
+        } else {
+            let mut encoder = flate2::read::ZlibEncoder::new(bundle, flate2::Compression::new(6));
+            let mut payload = Vec::new();
+            encoder.read_to_end(&mut payload).unwrap();
+            payload
+        };
+        header(version, method, payload, bundle.len() as u64, &Md5::digest(bundle)[..8])
+    }
+
+    fn header(version: u16, method: u16, payload: Vec<u8>, size: u64, hash: &[u8]) -> Vec<u8> {
+        let mut bytes = ccob::MAGIC.to_vec();
+        bytes.extend(version.to_le_bytes());
+        bytes.extend(method.to_le_bytes());
+        let small = |n: u64| u32::try_from(n).unwrap().to_le_bytes();
+        let len = payload.len() as u64;
+        match version {
+            1 => bytes.extend(small(size)),
+            2 => {
+                bytes.extend(small(24 + len));
+                bytes.extend(small(size));
+            }
+            _ => {
+                bytes.extend((32 + len).to_le_bytes());
+                bytes.extend(size.to_le_bytes());
+            }
+        }
+        bytes.extend(hash);
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Bundle, BundleError> {
+        Bundle::read(&bytes, 0, bytes.len() as u64)
+    }
+
+    fn all(bundle: &Bundle, r: &dyn ReadAt) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
+        let mut found = Vec::new();
+        bundle.for_each_entry::<BundleError>(r, |entry, stream| {
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            found.push((entry.id.clone(), bytes));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Every form of `bundle`.
+    fn forms(bundle: &[u8]) -> Vec<Vec<u8>> {
+        let mut forms = vec![bundle.to_vec()];
+        for version in 1..=3 {
+            for method in 0..=1 {
+                forms.push(compress(version, method, bundle));
+            }
+        }
+        forms
+    }
+
+    #[test]
+    fn every_form_gives_the_same_entries_wherever_it_begins() {
+        for form in forms(&plain()) {
+            let mut r = vec![0x55; 77];
+            r.extend(&form);
+            // What follows is another bundle, or padding, or garbage: none of it is ours.
+            r.extend(MAGIC);
+            r.extend([0; 100]);
+            let bundle = Bundle::read(&r, 77, r.len() as u64).unwrap();
+            assert_eq!(bundle.total_size, form.len() as u64, "{:?}", bundle.form);
+            let targets: Vec<_> = bundle.device_entries().map(|(t, _)| t.to_string()).collect();
+            assert_eq!(targets, ["gfx1100", "gfx1101"]);
+            let in_order = [(B.to_owned(), vec![0xbb; 50]), (A.to_owned(), vec![0xaa; 100])];
+            assert_eq!(all(&bundle, &r).unwrap(), in_order);
+            for (id, content) in in_order {
+                let entry = bundle.entries.iter().find(|e| e.id == id).unwrap();
+                let mut bytes = Vec::new();
+                bundle.open_entry(&r, entry).unwrap().read_to_end(&mut bytes).unwrap();
+                assert_eq!(bytes, content);
+            }
+            bundle.verify(&r).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_bundle_must_end_before_the_limit() {
+        for form in forms(&plain()) {
+            for cut in 0..form.len() {
+                // Both by the file's end and by the limit.
+                assert!(read(&form[..cut]).is_err(), "{cut}");
+                assert!(Bundle::read(&form, 0, cut as u64).is_err(), "{cut}");
+            }
+        }
+        assert!(Bundle::read(&plain(), u64::MAX, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn no_flipped_bit_panics_or_changes_what_comes_out_of_a_compressed_bundle() {
+        for form in forms(&plain()) {
+            for at in 0..form.len() * 8 {
+                let mut bad = form.clone();
+                bad[at / 8] ^= 1 << (at % 8);
+                let Ok(bundle) = read(&bad) else { continue };
+                let Ok(()) = bundle.verify(&bad) else { continue };
+                // Some bits of a stream do not matter: hints, an unused one, a match that can be
+                // found at two places.
+                let good = read(&form).unwrap();
+                let same = || all(&bundle, &bad).unwrap() == all(&good, &form).unwrap();
+                assert!(form.starts_with(MAGIC) || same(), "{:?} {}", &form[..8], at / 8);
+            }
+        }
+    }
+
+    #[test]
+    fn ids_give_targets() {
+        for (id, target) in [
+            (HOST, None),
+            ("host-x86_64-unknown-linux-", None),
+            ("host-x86_64-unknown-linux--", None),
+            (A, Some("gfx1100")),
+            ("hip-amdgcn-amd-amdhsa--gfx90a:xnack+", Some("gfx90a:xnack+")),
+            ("hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", Some("gfx90a:sramecc+:xnack-")),
+            ("hipv4-amdgcn-amd-amdhsa-unknown-gfx11-generic", Some("gfx11-generic")),
+            ("hipv4-amdgcn-amd-amdhsa--gfx9-4-generic:xnack-", Some("gfx9-4-generic:xnack-")),
+            ("hip-amdgcn-amd-amdhsa-gfx906", Some("gfx906")),
+            ("hip-amdgcn-amd-amdhsa-gfx11-generic", Some("gfx11-generic")),
+        ] {
+            let found = target_of(0, id).unwrap();
+            assert_eq!(found.map(|t| t.to_string()).as_deref(), target, "{id}");
+        }
+        for id in [
+            "",
+            "hipv4",
+            "hipv4-amdgcn-amd-amdhsa-",
+            "hip-spirv64-amd-amdhsa--amdgcnspirv",
+            "hipv4-amdgcn-amd-amdhsa--",
+            "hipv4-amdgcn-amd-amdhsa--sm_70",
+        ] {
+            assert!(target_of(0, id).is_err(), "{id}");
+        }
+    }
+
+    #[test]
+    fn lies_in_the_table_are_told() {
+        let lie = |at: usize, value: u64| {
+            let mut bytes = plain();
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            read(&bytes).unwrap_err()
+        };
+        let entry = 32 + 24 + HOST.len();
+        assert!(matches!(lie(24, 1 << 60), BundleError::Count { .. }));
+        // The first content is taken for more entries.
+        assert!(matches!(lie(24, 4000), BundleError::Id { entry: 3, .. }));
+        assert!(matches!(lie(entry + 16, 1 << 60), BundleError::IdLength { entry: 1, .. }));
+        assert!(matches!(lie(entry, 0x5000), BundleError::EntryRange { entry: 1, .. }));
+        assert!(matches!(lie(entry, u64::MAX), BundleError::EntryRange { .. }));
+        assert!(matches!(lie(entry + 8, u64::MAX), BundleError::EntryRange { .. }));
+        assert!(matches!(lie(entry, 24), BundleError::EntryInTable { .. }));
+        assert!(matches!(lie(entry, 310), BundleError::Overlap { .. }));
+        let twice = table(&[(A, 0, 0), ("hip-amdgcn-amd-amdhsa--gfx1100", 0, 0)]);
+        assert!(matches!(read(&twice), Err(BundleError::Duplicate { .. })));
+        let text = lie(entry, 0x5000).to_string();
+        assert_eq!(text, "bundle entry 1 has 0x64 bytes at 0x5000, but the bundle has 0x1f4 bytes");
+    }
+
+    #[test]
+    fn an_entry_can_be_empty() {
+        let bytes = table(&[(HOST, 4096, 0), (A, 4096, 0)]);
+        let bundle = read(&bytes).unwrap();
+        assert_eq!(bundle.total_size, bytes.len() as u64);
+        assert_eq!(all(&bundle, &bytes).unwrap(), []);
+        let mut nothing = Vec::new();
+        let entry = bundle.entry(&"gfx1100".parse().unwrap()).unwrap();
+        bundle.open_entry(&bytes, entry).unwrap().read_to_end(&mut nothing).unwrap();
+        assert!(nothing.is_empty());
+    }
+
+    #[test]
+    fn a_kilobyte_does_not_become_a_terabyte() {
+        let form = compress(3, 1, &plain());
+        let lie = header(3, 1, form[32..].to_vec(), 1 << 40, &form[24..32]);
+        assert!(matches!(read(&lie), Err(BundleError::ClaimedSize { .. })));
+        // A bomb: the claim is possible, but more comes out than it says.
+        let mut bomb = plain();
+        bomb.resize(50 << 20, 0);
+        let payload = zstd::encode_all(bomb.as_slice(), 3).unwrap();
+        let lie = header(2, 1, payload, 500, &[0; 8]);
+        let bundle = read(&lie).unwrap();
+        let error = bundle.verify(&lie).unwrap_err();
+        assert!(matches!(error, BundleError::ActualSize { claimed: 500, actual: 501 }), "{error}");
+        let payload = compress(1, 0, &bomb)[20..].to_vec();
+        let error = read(&header(1, 0, payload, 500, &[0; 8])).unwrap_err();
+        assert!(matches!(error, BundleError::ActualSize { claimed: 500, .. }), "{error}");
+    }
+
+    #[test]
+    fn claims_of_a_compressed_bundle_are_checked() {
+        let form = compress(2, 1, &plain());
+        let with = |size: u64, hash: &[u8]| {
+            let bytes = header(2, 1, form[24..].to_vec(), size, hash);
+            read(&bytes).and_then(|bundle| bundle.verify(&bytes))
+        };
+        with(500, &form[16..24]).unwrap();
+        assert!(matches!(with(500, &[0; 8]), Err(BundleError::Hash { .. })));
+        assert!(matches!(with(501, &form[16..24]), Err(BundleError::ActualSize { .. })));
+        assert!(matches!(with(499, &form[16..24]), Err(BundleError::EntryRange { .. })));
+        let mut bytes = form.clone();
+        bytes[4] = 4;
+        assert!(matches!(read(&bytes), Err(BundleError::Version { found: 4, .. })));
+        bytes[4] = 2;
+        bytes[6] = 2;
+        assert!(matches!(read(&bytes), Err(BundleError::Method { found: 2, .. })));
+    }
+
+    #[test]
+    fn an_entry_of_a_stream_that_ends_early_is_an_error_not_less() {
+        // The stream holds the table and half of the first content.
+        let payload = zstd::encode_all(&plain()[..325], 3).unwrap();
+        let bytes = header(2, 1, payload, 500, &[0; 8]);
+        let bundle = read(&bytes).unwrap();
+        let entry = bundle.entry(&"gfx1101".parse().unwrap()).unwrap();
+        let mut out = Vec::new();
+        let error = bundle.open_entry(&bytes, entry).unwrap().read_to_end(&mut out).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(bundle.verify(&bytes).is_err());
     }
 }

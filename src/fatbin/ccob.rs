@@ -13,7 +13,7 @@
 
 use std::io::{BufReader, Read};
 
-use crate::fatbin::bundle::BundleError;
+use crate::fatbin::error::BundleError;
 use crate::read_at::{Cursor, ReadAt, read_vec};
 
 /// The first bytes of a compressed bundle.

@@ -9,6 +9,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::msgpack;
 use crate::read_at::{ReadAt, read_vec};
 use crate::target::TargetId;
 
@@ -354,10 +355,113 @@ impl Metadata {
             if kind == NT_AMDGPU_METADATA && name == b"AMDGPU\0" {
                 let offset = at + content_at as u64;
                 let fail = |source| CodeObjectError::Metadata { offset, source };
-                return rmp_serde::from_slice(content).map(Some).map_err(fail);
+                return msgpack::decode(content).map(|(this, _)| Some(this)).map_err(fail);
             }
             notes = notes.get(content_at + size.next_multiple_of(4)..).unwrap_or_default();
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header with no tables.
+    fn header(abi_version: u8, e_flags: u32) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_SIZE];
+        bytes[..9].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 64, abi_version]);
+        bytes[18] = 224;
+        bytes[48..52].copy_from_slice(&e_flags.to_le_bytes());
+        bytes
+    }
+
+    fn check(abi_version: u8, e_flags: u32, filed: &str) -> IsaCheck {
+        let header = CodeObjectHeader::read(&header(abi_version, e_flags)).unwrap();
+        header.check(&filed.parse().unwrap())
+    }
+
+    #[test]
+    fn flags_are_held_against_the_filed_target() {
+        assert_eq!(check(2, 0x41, "gfx1100"), IsaCheck::Same);
+        assert_eq!(check(2, 0x41, "gfx1101"), IsaCheck::Other);
+        assert_eq!(check(2, 0x53f, "gfx90a"), IsaCheck::Same);
+        assert_eq!(check(2, 0x73f, "gfx90a:xnack+"), IsaCheck::Same);
+        assert_eq!(check(2, 0x73f, "gfx90a"), IsaCheck::Features);
+        assert_eq!(check(2, 0x53f, "gfx90a:xnack+"), IsaCheck::Features);
+        assert_eq!(check(2, 0x73f, "gfx90a:xnack-"), IsaCheck::Other);
+        assert_eq!(check(2, 0xff, "gfx1100"), IsaCheck::Unknown);
+        assert_eq!(check(1, 0x33f, "gfx90a:xnack+"), IsaCheck::Same);
+        assert_eq!(check(4, 0x0100_0054, "gfx11-generic"), IsaCheck::Same);
+        let generic = CodeObjectHeader::parse(&header(4, 0x0100_0054)).unwrap();
+        assert_eq!((generic.version(), generic.generic_version), (6, 1));
+    }
+
+    #[test]
+    fn what_is_no_code_object_is_refused() {
+        for (at, value) in [(0, 0), (4, 1), (5, 2), (7, 0), (8, 0), (8, 5), (18, 62)] {
+            let mut bytes = header(2, 0x41);
+            bytes[at] = value;
+            let error = CodeObjectHeader::read(&bytes).unwrap_err();
+            assert!(matches!(error, CodeObjectError::Field { .. }), "{at}");
+        }
+        let short = header(2, 0x41)[..63].to_vec();
+        assert!(matches!(CodeObjectHeader::read(&short), Err(CodeObjectError::TooShort { .. })));
+    }
+
+    #[test]
+    fn tables_and_what_they_list_lie_inside() {
+        let mut bytes = header(2, 0x41);
+        bytes[32] = 64; // e_phoff
+        bytes[54] = 56; // e_phentsize
+        bytes[56] = 1; // e_phnum
+        assert!(matches!(CodeObjectHeader::read(&bytes), Err(CodeObjectError::Range { .. })));
+        bytes.resize(64 + 56, 0);
+        CodeObjectHeader::read(&bytes).unwrap();
+        bytes[64 + 8] = 100; // p_offset
+        bytes[64 + 32] = 20; // p_filesz
+        CodeObjectHeader::read(&bytes).unwrap();
+        bytes[64 + 32] = 21;
+        assert!(matches!(CodeObjectHeader::read(&bytes), Err(CodeObjectError::Range { .. })));
+        bytes[64 + 8..64 + 16].fill(0xff);
+        assert!(matches!(CodeObjectHeader::read(&bytes), Err(CodeObjectError::Range { .. })));
+        // Section headers are looked at in the same way.
+        let mut bytes = header(2, 0x41);
+        bytes[40] = 64; // e_shoff
+        bytes[58] = 64; // e_shentsize
+        bytes[60] = 1; // e_shnum
+        bytes.resize(128, 0);
+        bytes[64 + 4] = 1; // SHT_PROGBITS
+        bytes[64 + 24] = 64; // sh_offset
+        bytes[64 + 32] = 65; // sh_size
+        assert!(matches!(CodeObjectHeader::read(&bytes), Err(CodeObjectError::Range { .. })));
+        bytes[64 + 4] = 8; // SHT_NOBITS takes no room in the file
+        CodeObjectHeader::read(&bytes).unwrap();
+    }
+
+    #[test]
+    fn notes_that_lie_are_told() {
+        let note = |name_size: u32, size: u32, content: &[u8]| {
+            let mut bytes = Vec::new();
+            for word in [name_size, size, NT_AMDGPU_METADATA] {
+                bytes.extend(word.to_le_bytes());
+            }
+            bytes.extend(b"AMDGPU\0\0");
+            bytes.extend(content);
+            bytes
+        };
+        let find = |bytes: &[u8]| Metadata::find(bytes, 0);
+        assert_eq!(find(&note(7, 1, &[0x80])).unwrap(), Some(Metadata::default()));
+        assert!(matches!(find(&note(7, 2, &[0x80])), Err(CodeObjectError::Notes { .. })));
+        assert!(matches!(find(&note(u32::MAX, 1, &[0x80])), Err(CodeObjectError::Notes { .. })));
+        // Arrays of 2^32 elements, and nested a million deep.
+        let kernels = b"\x81\xaeamdhsa.kernels\xdd\xff\xff\xff\xff";
+        let long = note(7, u32::try_from(kernels.len()).unwrap(), kernels);
+        assert!(matches!(find(&long), Err(CodeObjectError::Metadata { .. })));
+        let mut deep = b"\x81\xa1x".to_vec();
+        deep.extend(vec![0x91; 1 << 20]);
+        let deep = note(7, u32::try_from(deep.len()).unwrap(), &deep);
+        assert!(matches!(find(&deep), Err(CodeObjectError::Metadata { .. })));
+        assert_eq!(find(&[0; 11]).unwrap(), None);
     }
 }

@@ -4,6 +4,8 @@ mod binary;
 pub mod bundle;
 pub mod ccob;
 pub mod code_object;
+mod error;
 pub mod wrapper;
 
 pub use binary::{FatBinary, FatBinaryError};
+pub use error::BundleError;

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use serde::{Deserialize, Serialize};
 
 use crate::kpack::toc::unique_map;
+use crate::msgpack;
 use crate::target::TargetId;
 
 /// A larger manifest is none.
@@ -110,12 +111,11 @@ impl Kpm {
         if bytes.len() as u64 > MAX_SIZE {
             return Err(KpmError::TooLarge);
         }
-        let mut cursor = io::Cursor::new(bytes.as_slice());
-        let this: Self = rmp_serde::from_read(&mut cursor)?;
+        let (this, used): (Self, _) = msgpack::decode(&bytes)?;
         if this.format_version != 1 {
             return Err(KpmError::Version { found: this.format_version });
         }
-        let extra = (bytes.len() as u64).saturating_sub(cursor.position());
+        let extra = (bytes.len() - used) as u64;
         if extra > 0 { Err(KpmError::Tail { extra }) } else { Ok(this) }
     }
 
@@ -150,5 +150,74 @@ impl Kpm {
             }
         }
         Ok(merged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kpm(isas: &[(&str, u64)]) -> Kpm {
+        let mut kpm = Kpm::new("blas_lib", "math-libs/BLAS/rocBLAS/stage");
+        for &(isa, size) in isas {
+            let file = format!("blas_lib_{isa}.kpack");
+            let file = KpmFile { file, size, kernel_count: 3 };
+            kpm.kpack_files.insert(isa.parse().unwrap(), file);
+        }
+        kpm
+    }
+
+    #[test]
+    fn a_manifest_comes_back() {
+        let kpm = kpm(&[("gfx90a:xnack+", 5), ("gfx1100", 1 << 40)]);
+        let bytes = kpm.to_bytes().unwrap();
+        assert_eq!(Kpm::read(bytes.as_slice()).unwrap(), kpm);
+        // A map of four with string keys, `format_version` first.
+        assert!(bytes.starts_with(b"\x84\xaeformat_version\x01\xaecomponent_name\xa8blas_lib"));
+        for cut in 0..bytes.len() {
+            assert!(Kpm::read(&bytes[..cut]).is_err());
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(matches!(Kpm::read(longer.as_slice()), Err(KpmError::Tail { extra: 1 })));
+        let at = bytes.iter().position(|&b| b == 1).unwrap();
+        let mut newer = bytes.clone();
+        newer[at] = 2;
+        assert!(matches!(Kpm::read(newer.as_slice()), Err(KpmError::Version { found: 2 })));
+    }
+
+    #[test]
+    fn merging_unites_and_finds_conflicts() {
+        let (a, b) =
+            (kpm(&[("gfx1101", 1), ("gfx1100", 2)]), kpm(&[("gfx1102", 3), ("gfx1100", 2)]));
+        let merged = Kpm::merge([a.clone(), b.clone()]).unwrap();
+        assert_eq!(merged, Kpm::merge([b, a.clone()]).unwrap());
+        assert_eq!(merged, kpm(&[("gfx1100", 2), ("gfx1101", 1), ("gfx1102", 3)]));
+        let other = kpm(&[("gfx1100", 9)]);
+        assert!(matches!(Kpm::merge([a.clone(), other]), Err(KpmError::Conflict { .. })));
+        let other = Kpm::new("fft_lib", "math-libs/BLAS/rocBLAS/stage");
+        assert!(matches!(Kpm::merge([a, other]), Err(KpmError::Different { .. })));
+        assert!(matches!(Kpm::merge([]), Err(KpmError::Nothing)));
+    }
+
+    #[test]
+    fn no_changed_byte_panics() {
+        let bytes = kpm(&[("gfx1100", 1), ("gfx1101", 1)]).to_bytes().unwrap();
+        for at in 0..bytes.len() {
+            for value in 0..=255 {
+                let mut bad = bytes.clone();
+                bad[at] = value;
+                let _ = Kpm::read(bad.as_slice());
+            }
+        }
+    }
+
+    #[test]
+    fn an_isa_twice_is_refused() {
+        let mut bytes = kpm(&[("gfx1100", 1), ("gfx1101", 1)]).to_bytes().unwrap();
+        let at = bytes.windows(8).position(|w| w == b"\xa7gfx1101").unwrap();
+        bytes[at + 7] = b'0';
+        let error = Kpm::read(bytes.as_slice()).unwrap_err();
+        assert!(matches!(error, KpmError::Decode(_)), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::msgpack;
 use crate::target::TargetId;
 
 /// A marker is not larger.
@@ -135,9 +136,7 @@ impl Marker {
         let (parsed, end) = match bytes.first() {
             None | Some(0) => return Err(MarkerError::Empty),
             Some(0x80..=0x8f | 0xde | 0xdf) => {
-                let mut cursor = std::io::Cursor::new(within);
-                let marker = rmp_serde::from_read(&mut cursor)?;
-                let end = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
+                let (marker, end) = msgpack::decode(within)?;
                 (ParsedMarker::Map(marker), end)
             }
             Some(_) => {
@@ -186,5 +185,114 @@ fn checked(bytes: Vec<u8>) -> Result<Vec<u8>, MarkerError> {
     match bytes.len() {
         found if found > MAX_SIZE => Err(MarkerError::TooLarge { found }),
         _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn marker() -> Marker {
+        Marker {
+            kpack_search_paths: vec!["../.kpack/blas_lib_@GFXARCH@.kpack".to_owned()],
+            kernel_name: "math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.4".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_map_comes_back_with_and_without_padding() {
+        let mut bytes = marker().to_bytes().unwrap();
+        assert!(bytes.starts_with(b"\x82\xb2kpack_search_paths\x91"));
+        for cut in 0..bytes.len() {
+            assert!(Marker::parse(&bytes[..cut]).is_err());
+        }
+        assert_eq!(Marker::parse(&bytes).unwrap(), ParsedMarker::Map(marker()));
+        bytes.resize(100_000, 0);
+        assert_eq!(Marker::parse(&bytes).unwrap(), ParsedMarker::Map(marker()));
+        bytes[99_999] = 1;
+        assert!(matches!(Marker::parse(&bytes), Err(MarkerError::Padding { offset: 99_999, .. })));
+    }
+
+    #[test]
+    fn text_comes_back_with_and_without_padding() {
+        let paths = ["../../../.kpack", "../../.kpack", ".kpack"].map(str::to_owned).to_vec();
+        let text = Marker { kpack_search_paths: paths.clone(), ..marker() }.to_text().unwrap();
+        assert_eq!(text, b"../../../.kpack:../../.kpack:.kpack");
+        for tail in [&b""[..], b"\0", b"\n\0\0\0"] {
+            let bytes = [&text, tail].concat();
+            assert_eq!(Marker::parse(&bytes).unwrap(), ParsedMarker::Text(paths.clone()));
+        }
+        assert!(matches!(Marker::parse(b"a\x01b"), Err(MarkerError::NoText { offset: 1, .. })));
+        assert!(matches!(
+            Marker::parse(b"a\xffb"),
+            Err(MarkerError::NoText { offset: 1, found: 0xff })
+        ));
+        assert!(matches!(Marker::parse(b"a\0b"), Err(MarkerError::Padding { offset: 2, .. })));
+        assert!(matches!(Marker::parse(&[0; 10]), Err(MarkerError::Empty)));
+        let colon = Marker { kpack_search_paths: vec!["a:b".to_owned()], ..marker() };
+        assert!(matches!(colon.to_text(), Err(MarkerError::NotText { .. })));
+    }
+
+    #[test]
+    fn nothing_over_64_kib_is_written_or_read() {
+        let long = Marker { kernel_name: "x".repeat(MAX_SIZE), ..marker() };
+        assert!(matches!(long.to_bytes(), Err(MarkerError::TooLarge { .. })));
+        assert!(Marker::parse(&rmp_serde::to_vec_named(&long).unwrap()).is_err());
+        assert!(matches!(
+            Marker::parse(&vec![b'x'; MAX_SIZE + 1]),
+            Err(MarkerError::TooLarge { .. })
+        ));
+    }
+
+    #[test]
+    fn no_changed_byte_panics() {
+        let bytes = marker().to_bytes().unwrap();
+        for at in 0..bytes.len() {
+            for value in 0..=255 {
+                let mut bad = bytes.clone();
+                bad[at] = value;
+                let _ = Marker::parse(&bad);
+            }
+        }
+        let deep = [b"\x81\xa1x".as_slice(), &[0x91; 60_000]].concat();
+        assert!(Marker::parse(&deep).is_err());
+    }
+
+    #[test]
+    fn the_runtimes_search_is_followed() {
+        let paths = |isa: &str| -> Vec<_> {
+            let found = marker().resolve(Path::new("/opt/rocm/lib"), &isa.parse().unwrap());
+            found.into_iter().map(|p| p.to_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(paths("gfx1100"), ["/opt/rocm/lib/../.kpack/blas_lib_gfx1100.kpack"]);
+        assert_eq!(
+            paths("gfx90a:xnack+"),
+            [
+                "/opt/rocm/lib/../.kpack/blas_lib_gfx90a:xnack+.kpack",
+                "/opt/rocm/lib/../.kpack/blas_lib_gfx90a.kpack",
+            ]
+        );
+        let fixed = Marker { kpack_search_paths: vec!["/k.kpack".to_owned()], ..marker() };
+        let found = fixed.resolve(Path::new("/lib"), &"gfx90a:xnack+".parse().unwrap());
+        assert_eq!(found, [Path::new("/k.kpack")]);
+    }
+
+    #[test]
+    fn names_and_paths_are_made() {
+        assert_eq!(kernel_name("a/stage", Path::new("lib/x.so")).unwrap(), "a/stage/lib/x.so");
+        let bad = Path::new(OsStr::from_bytes(b"lib/\xff.so"));
+        assert!(matches!(kernel_name("a", bad), Err(MarkerError::NonUtf8Path { .. })));
+        let archive = Path::new(".kpack/b_@GFXARCH@.kpack");
+        for (binary, path) in [
+            ("lib/librocblas.so", "../.kpack/b_@GFXARCH@.kpack"),
+            ("top", ".kpack/b_@GFXARCH@.kpack"),
+            ("./lib/a/b/x.so", "../../../.kpack/b_@GFXARCH@.kpack"),
+            (".kpack/x.so", "b_@GFXARCH@.kpack"),
+        ] {
+            assert_eq!(search_path(Path::new(binary), archive).unwrap(), path);
+        }
     }
 }

@@ -306,7 +306,10 @@ impl FrameCompressor {
             self.input.clear();
             stream.by_ref().take(size).read_to_end(&mut self.input)?;
             check_end(&mut stream, self.input.len() as u64, size)?;
-            return self.bulk.compress(&self.input);
+            let mut frame = self.bulk.compress(&self.input)?;
+            // Made with room for the worst case; frames wait in memory for their turn.
+            frame.shrink_to_fit();
+            return Ok(frame);
         }
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), self.level)?;
         encoder.include_checksum(true)?;
