@@ -117,10 +117,14 @@ pub fn processor(name: &str) -> Option<&'static Processor> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The part before the first colon does not look like a processor.
-    #[error("`{0}` is not a GPU architecture (expected gfx and hex digits, as gfx1100, or a generic one, as gfx11-generic)")]
+    #[error(
+        "`{0}` is not a GPU architecture (expected gfx and hex digits, as gfx1100, or a generic one, as gfx11-generic)"
+    )]
     Processor(String),
     /// A feature that is not one, or out of order, or given twice.
-    #[error("`{0}` has the feature `{1}` (expected `:sramecc+`, `:sramecc-`, `:xnack+` or `:xnack-`, each once, in this order)")]
+    #[error(
+        "`{0}` has the feature `{1}` (expected `:sramecc+`, `:sramecc-`, `:xnack+` or `:xnack-`, each once, in this order)"
+    )]
     Feature(String, String),
 }
 
@@ -144,7 +148,9 @@ impl TargetId {
         let generic = processor.ends_with("-generic");
         let good = (1..=8).contains(&digits.len())
             && digits.starts_with(|c: char| c.is_ascii_digit())
-            && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f') || generic && b == b'-');
+            && digits
+                .bytes()
+                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f') || generic && b == b'-');
         if !good {
             return Err(TargetError::Processor(processor.to_owned()));
         }
@@ -285,8 +291,21 @@ mod tests {
 
     #[test]
     fn what_is_no_target_id_is_refused() {
-        for s in ["", "gfx", "GFX900", "gfx90a:", "gfx90a:xnack", "gfx90a:xnack+:sramecc+", "gfx90g",
-                  "gfx90a:xnack+:xnack+", "gfx-generic", "gfx11-", "gfx1100/..", "gfxa", "generic"] {
+        for s in [
+            "",
+            "gfx",
+            "GFX900",
+            "gfx90a:",
+            "gfx90a:xnack",
+            "gfx90a:xnack+:sramecc+",
+            "gfx90g",
+            "gfx90a:xnack+:xnack+",
+            "gfx-generic",
+            "gfx11-",
+            "gfx1100/..",
+            "gfxa",
+            "generic",
+        ] {
             assert!(s.parse::<TargetId>().is_err(), "{s}");
         }
     }

@@ -1,1 +1,3 @@
 //! Offload bundles and the code objects in them.
+
+pub mod wrapper;
