@@ -40,6 +40,7 @@ pub mod jobs;
 pub mod kpack;
 mod msgpack;
 pub mod package;
+pub mod pipeline;
 pub mod progress;
 pub mod read_at;
 pub mod recombine;

@@ -8,6 +8,7 @@ mod path;
 mod source;
 
 pub mod dir;
+pub mod list;
 pub mod read;
 
 use std::collections::BTreeMap;
