@@ -341,7 +341,7 @@ impl Converter<'_> {
                 let first = &mut segments[layout.load];
                 let hole = layout.cut.start - old.p_offset;
                 let before = kept - old.p_vaddr;
-                (first.p_filesz, first.p_memsz) = (hole, before);
+                (first.p_filesz, first.p_memsz) = (hole, layout.hole_end - old.p_vaddr);
                 first.p_offset = old.p_offset;
                 // eu-elflint does not like an executable segment without code.
                 let code = self.image.sections.iter().any(|s| {

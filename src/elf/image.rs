@@ -52,6 +52,7 @@ pub(crate) const SHT_GROUP: u32 = 17;
 pub(crate) const SHT_SYMTAB_SHNDX: u32 = 18;
 pub(crate) const SHT_GNU_HASH: u32 = 0x6fff_fff6;
 pub(crate) const SHF_ALLOC: u64 = 2;
+pub(crate) const SHF_TLS: u64 = 0x400;
 pub(crate) const SHF_INFO_LINK: u64 = 0x40;
 pub(crate) const SHN_LORESERVE: u16 = 0xff00;
 pub(crate) const SHN_ABS: u16 = 0xfff1;

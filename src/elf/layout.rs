@@ -18,7 +18,8 @@
 use super::convert::ConvertError;
 use super::image::{
     HIP_FATBIN, Image, KPACK_REF, PAGE, PHDR_SIZE, PT_INTERP, PT_LOAD, PT_PHDR, SHDR_SIZE,
-    SHT_DYNSYM, SHT_GNU_HASH, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, Section,
+    SHF_ALLOC, SHF_TLS, SHT_DYNSYM, SHT_GNU_HASH, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_PROGBITS,
+    Section, Segment,
 };
 use super::{ElfError, verify};
 use std::ops::Range;
@@ -81,6 +82,8 @@ pub(crate) struct Layout {
     pub(crate) cut: Range<u64>,
     /// Bytes of the input that become zero before anything is put there.
     pub(crate) zero: Vec<Range<u64>>,
+    /// Address up to which the segment before the hole reaches, in [`Mode::Split`].
+    pub(crate) hole_end: u64,
     /// Address of the marker.
     pub(crate) marker: u64,
     /// Size of the NOBITS section that remains of `.hip_fatbin`.
@@ -109,6 +112,7 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
         mode: Mode::InPlace,
         cut: 0..0,
         zero: vec![section.file_range()],
+        hole_end: 0,
         marker: code.start.next_multiple_of(MARKER_ALIGN),
         nobits: 0,
         units: Vec::new(),
@@ -126,7 +130,8 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
             layout.zero =
                 vec![offset_of(code.start)..offset_of(hole), offset_of(kept)..offset_of(code.end)];
             layout.marker = kept;
-            layout.nobits = kept - code.start;
+            layout.hole_end = hole_end(image, segment, &layout.cut, kept);
+            layout.nobits = layout.hole_end - code.start;
             layout.units = units;
             layout.mode = Mode::Split(kept);
             return Ok(layout);
@@ -153,6 +158,24 @@ fn place(units: &mut [Unit], base: u64, marker_len: u64) -> u64 {
         end = unit.new + unit.size();
     }
     end - base
+}
+
+/// Where the segment before the hole ends: at the kept pages. Checkers look NOBITS sections up by file
+/// offset, and a large `.bss` whose offset has sunk below that segment's `p_offset + p_memsz`, but
+/// which does not fit there, would look like a part of it that sticks out: then earlier.
+fn hole_end(image: &Image, load: &Segment, cut: &Range<u64>, kept: u64) -> u64 {
+    let start = load.p_offset;
+    let mut end = start + (kept - load.p_vaddr);
+    for s in &image.sections {
+        if s.sh_type != SHT_NOBITS || s.sh_flags & SHF_TLS != 0 || s.sh_offset < cut.end {
+            continue;
+        }
+        let offset = s.sh_offset - (cut.end - cut.start);
+        if offset < end && offset + s.sh_size > end {
+            end = (offset / PAGE * PAGE).max(cut.start);
+        }
+    }
+    load.p_vaddr + (end - start)
 }
 
 /// Checks that nothing but `.hip_fatbin` has its bytes, and returns the place of the segment that
@@ -350,7 +373,7 @@ pub(crate) fn marker_section(sh_name: u32, sh_addr: u64, sh_offset: u64, sh_size
         name: KPACK_REF.into(),
         sh_name,
         sh_type: SHT_PROGBITS,
-        sh_flags: super::image::SHF_ALLOC,
+        sh_flags: SHF_ALLOC,
         sh_addr,
         sh_offset,
         sh_size,
