@@ -198,6 +198,7 @@ fn classify(path: &TreePath, content: Content<'_>, size: u64) -> Result<(&'stati
             // Device code is no library of the host's architecture.
             (class, if start[18] == 224 { 0 } else { 2 })
         }
+        _ if start.starts_with(b"#!/bin/sh\n") => ("POSIX shell script, ASCII text executable", 0),
         _ if start.starts_with(b"#!") => ("script text executable", 0),
         _ if start.iter().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\r' | b'\t')) => {
             ("ASCII text", 0)

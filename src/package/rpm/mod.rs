@@ -3,7 +3,7 @@
 //! The header comes first and holds digests of what follows, so its room is left free (digests have one
 //! length), the payload is streamed behind it, and the front is written then. The tags are those that
 //! rpmbuild writes; tests/packages.rs holds them against each other. Left out: `OPTFLAGS` (nothing was
-//! compiled), `COOKIE`, and the dictionaries of dependencies by file.
+//! compiled) and the dictionaries that say which file needs what.
 
 mod cpio;
 mod header;

@@ -308,7 +308,7 @@ fn dependencies(text: &str) -> Result<Vec<Dependency>, String> {
             '(' => depth += 1,
             ')' => {
                 depth =
-                    depth.checked_sub(1).ok_or_else(|| format!("has a `)` too many: `{text}`"))?
+                    depth.checked_sub(1).ok_or_else(|| format!("has a `)` too many: `{text}`"))?;
             }
             _ => {}
         }
