@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_does_not_show() {
-        let input: Vec<u8> = (0..40_000_000u32).map(|i| (i / 7 % 251 * (i >> 16)) as u8).collect();
+        let input: Vec<u8> =
+            (0..40_000_000u32).map(|i| (i / 7 % 251 * (i >> 16)).to_le_bytes()[0]).collect();
         let all = [
             Compression::default(),
             Compression::Zstd { level: 1, long: Some(24) },
