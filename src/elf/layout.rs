@@ -26,6 +26,7 @@ use super::image::{
 use super::{ElfError, verify};
 use std::ops::Range;
 
+const MAX_UNITS: usize = 32;
 const PF_W: u32 = 2;
 const PT_NOTE: u32 = 4;
 const SHT_STRTAB: u32 = 3;
@@ -131,10 +132,14 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
 
     // Without anything to make room for, would a page be won?
     let page_won = code.end.saturating_sub(marker_len) / PAGE * PAGE > hole;
-    if page_won && hole <= segment.p_vaddr {
+    let first = !image.sections.iter().any(|s| {
+        s.is_alloc() && (segment.p_vaddr..code.start).contains(&s.sh_addr) && s.sh_size != 0
+    });
+    if page_won && first && !overlaps(&headers(image), &segment.file_range()) {
         let kept = (code.end - marker_len) / PAGE * PAGE;
         layout.cut = offset_of(hole)..offset_of(kept);
-        layout.zero = vec![offset_of(kept)..offset_of(code.end)];
+        layout.zero =
+            vec![offset_of(code.start)..offset_of(hole), offset_of(kept)..offset_of(code.end)];
         layout.marker = kept;
         layout.mode = Mode::Behead(kept);
         return Ok(layout);
@@ -186,10 +191,18 @@ fn hole_end(image: &Image, load: &Segment, cut: &Range<u64>, kept: u64) -> u64 {
     let start = load.p_offset;
     let mut end = start + (kept - load.p_vaddr);
     for s in &image.sections {
-        if s.sh_type != SHT_NOBITS || s.sh_flags & SHF_TLS != 0 || s.sh_offset < cut.end {
+        if s.sh_type != SHT_NOBITS || s.sh_flags & SHF_TLS != 0 {
             continue;
         }
-        let offset = s.sh_offset - (cut.end - cut.start);
+        // By address: some linkers leave 0 in `sh_offset`, and GNU strip then puts this there.
+        let mut loads = image.loads().map(|(_, load)| load);
+        let of = loads.find(|load| load.memory_range().contains(&s.sh_addr));
+        let Some(offset) = of.and_then(|of| {
+            let at = of.p_offset.checked_add(s.sh_addr - of.p_vaddr)?;
+            (at >= cut.end).then(|| at - (cut.end - cut.start))
+        }) else {
+            continue;
+        };
         if offset < end && offset + s.sh_size > end {
             end = (offset / PAGE * PAGE).max(cut.start);
         }
@@ -270,7 +283,7 @@ fn make_room(image: &Image, marker_len: u64) -> Result<Vec<Unit>, ConvertError> 
     let table = image.e_phoff..image.e_phoff + image.segments.len() as u64 * PHDR_SIZE;
     let longer = table.end + PHDR_SIZE;
     let Some((_, load)) = image.loads().find(|(_, load)| {
-        overlaps(&load.file_range(), &table) && load.file_range().end >= table.end
+        load.file_range().start <= table.start && load.file_range().end >= table.end
     }) else {
         return Err(ElfError::Missing("PT_LOAD that maps the program header table".into()).into());
     };
@@ -322,7 +335,7 @@ fn make_room(image: &Image, marker_len: u64) -> Result<Vec<Unit>, ConvertError> 
     let name = blocker
         .and_then(|unit| unit.sections.first())
         .map_or("a segment".to_owned(), |&i| image.sections[i].name.clone());
-    let free = blocker.map_or(limit, |unit| unit.file.start) - table.end.min(limit);
+    let free = blocker.map_or(limit, |unit| unit.file.start).saturating_sub(table.end);
     Err(ConvertError::NoRoom { table_end: table.end, name, free })
 }
 
@@ -347,14 +360,15 @@ fn units(image: &Image, table: &Range<u64>, load: &Segment) -> Vec<Unit> {
         movable,
     };
     let behind = |range: &Range<u64>| range.end > table.end && range.start < limit;
+    let interpreter =
+        image.segments.iter().find(|p| p.p_type == PT_INTERP).map(Segment::file_range);
     let mut units = Vec::new();
     for (i, s) in image.sections.iter().enumerate().skip(1) {
         let range = s.file_range();
         if s.sh_type == 0 || range.is_empty() || !behind(&range) {
             continue;
         }
-        let interp =
-            image.segments.iter().any(|p| p.p_type == PT_INTERP && p.file_range() == range);
+        let interp = interpreter.as_ref() == Some(&range);
         let movable = s.is_alloc()
             && range.start >= table.end
             && range.end <= limit
@@ -397,8 +411,13 @@ fn units(image: &Image, table: &Range<u64>, load: &Segment) -> Vec<Unit> {
     }
     // Bytes that only a program header speaks of would move without a section header that says so.
     for unit in &mut merged {
-        unit.movable &= !unit.sections.is_empty() && unit.old.is_multiple_of(unit.align);
+        unit.movable &= !unit.sections.is_empty()
+            && unit.file.start >= table.end
+            && unit.file.end <= limit
+            && unit.old.is_multiple_of(unit.align);
     }
+    // Far more than stand before something that cannot move.
+    merged.truncate(MAX_UNITS);
     merged
 }
 
@@ -417,6 +436,11 @@ pub(crate) fn marker_section(sh_name: u32, sh_addr: u64, sh_offset: u64, sh_size
         sh_addralign: MARKER_ALIGN,
         sh_entsize: 0,
     }
+}
+
+/// The ELF header and, in most files, the program headers.
+fn headers(image: &Image) -> Range<u64> {
+    0..64.max(if image.e_phoff == 64 { 64 + image.segments.len() as u64 * PHDR_SIZE } else { 0 })
 }
 
 fn overlaps(a: &Range<u64>, b: &Range<u64>) -> bool {

@@ -18,6 +18,8 @@ mod edit;
 pub mod image;
 mod layout;
 pub mod pointer;
+#[cfg(test)]
+mod testing;
 pub mod verify;
 
 pub use convert::{Conversion, ConvertError, convert};
