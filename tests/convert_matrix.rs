@@ -5,6 +5,8 @@
 //! its wrappers are HIPK with the right index and readable marker, self-tests pass, and readelf and
 //! eu-elflint complain of nothing that they did not complain of in the original.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
 #[path = "common/matrix.rs"]
 mod matrix;
 
@@ -271,7 +273,11 @@ fn known_complaint(name: &str, line: &str) -> bool {
     // offset that eu-elflint takes for one in the segment before.
     let writable = (name.starts_with("lld writable") || name.starts_with("mold writable"))
         && line == "section '.hip_fatbin' not fully contained in segment of program header entry";
-    unloaded && (first || tiny) || writable
+    // mold's padding of nearly 2 MiB, larger than the hole.
+    let padding = name.starts_with("mold huge-pages")
+        && line
+            == "section '.relro_padding' not fully contained in segment of program header entry";
+    unloaded && (first || tiny) || writable || padding
 }
 
 /// Checks a converted file against what the original did.
@@ -366,7 +372,11 @@ fn run_matrix(linker: &str) {
             }
             check(&name, &a, &b, shape.how, &mut faults);
             for second in ["strip", "patchelf-rpath"] {
-                if treat(second, &a, &c) && execute(&c, shape.how).is_ok() {
+                // It reads NOBITS sections of a file that it has worked on, past the end.
+                let overreads = first.starts_with("patchelf")
+                    && second.starts_with("patchelf")
+                    && name.starts_with("mold huge-pages");
+                if !overreads && treat(second, &a, &c) && execute(&c, shape.how).is_ok() {
                     survived += 1;
                     let name = format!("{name}, {second}");
                     if treat(second, &b, &d) {

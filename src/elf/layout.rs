@@ -191,18 +191,10 @@ fn hole_end(image: &Image, load: &Segment, cut: &Range<u64>, kept: u64) -> u64 {
     let start = load.p_offset;
     let mut end = start + (kept - load.p_vaddr);
     for s in &image.sections {
-        if s.sh_type != SHT_NOBITS || s.sh_flags & SHF_TLS != 0 {
+        if s.sh_type != SHT_NOBITS || s.sh_flags & SHF_TLS != 0 || s.sh_offset < cut.end {
             continue;
         }
-        // By address: some linkers leave 0 in `sh_offset`, and GNU strip then puts this there.
-        let mut loads = image.loads().map(|(_, load)| load);
-        let of = loads.find(|load| load.memory_range().contains(&s.sh_addr));
-        let Some(offset) = of.and_then(|of| {
-            let at = of.p_offset.checked_add(s.sh_addr - of.p_vaddr)?;
-            (at >= cut.end).then(|| at - (cut.end - cut.start))
-        }) else {
-            continue;
-        };
+        let offset = s.sh_offset - (cut.end - cut.start);
         if offset < end && offset + s.sh_size > end {
             end = (offset / PAGE * PAGE).max(cut.start);
         }
@@ -277,6 +269,9 @@ fn check_device_code(image: &Image, fatbin: usize) -> Result<usize, ConvertError
     Ok(load)
 }
 
+/// Whether patchelf would be harmed, pages that stay for it, whether notes leave, bytes that leave.
+type Cost = (bool, u64, bool, u64);
+
 /// Finds what has to move for the program header table to grow by one entry, and puts back what fits
 /// behind it. The rest is still without an address.
 fn make_room(image: &Image, marker_len: u64) -> Result<Vec<Unit>, ConvertError> {
@@ -304,7 +299,7 @@ fn make_room(image: &Image, marker_len: u64) -> Result<Vec<Unit>, ConvertError> 
         _ => 0,
     };
     let at = |offset: u64| load.p_vaddr + (offset - load.p_offset);
-    let mut best: Option<((bool, u64, bool, u64), Vec<Unit>)> = None;
+    let mut best: Option<(Cost, Vec<Unit>)> = None;
     for k in 1..=units.len() {
         if !units[k - 1].movable {
             break;

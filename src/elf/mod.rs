@@ -19,6 +19,7 @@ pub mod image;
 mod layout;
 pub mod pointer;
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "the files of the tests are small")]
 mod testing;
 pub mod verify;
 

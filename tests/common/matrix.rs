@@ -114,7 +114,15 @@ pub fn execute(file: &Path, how: Use) -> Result<Vec<Registered>, String> {
         }
     };
     command.env("LD_LIBRARY_PATH", runtime).env("GFXPACK_STANDIN_LOG", &log);
-    let output = command.output().map_err(|error| error.to_string())?;
+    // Another thread's child can hold the file open for writing until it calls exec.
+    let output = loop {
+        match command.output() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            other => break other.map_err(|error| error.to_string())?,
+        }
+    };
     if !output.status.success() {
         let text = [output.stdout, output.stderr].concat();
         return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&text)));
