@@ -1,6 +1,6 @@
 //! Device code out, marker in: the new file as pieces of the old one and a few kilobytes.
 //!
-//! [`super::layout`] decides where everything goes. Here every place that has to know is told:
+//! `layout.rs` decides where everything goes. Here every place that has to know is told:
 //!
 //! - the wrappers: magic, code-object index, address of the marker, with its relocation;
 //! - program headers, section headers, the ELF header;
