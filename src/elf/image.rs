@@ -8,7 +8,7 @@
 //!
 //! [`Image::read`] holds what it accepts to this: the tables and every section's bytes lie in the
 //! file, and no range wraps. It does not check that segments lie in the file (those of a separate
-//! debug file do not), are in order or free of overlap: [`super::verify`] and [`super::convert`]
+//! debug file do not), are in order or free of overlap: [`super::verify`] and [`mod@super::convert`]
 //! do, where it matters.
 //!
 //! Source: System V gABI chapters 4 and 5, psABI for x86-64.
