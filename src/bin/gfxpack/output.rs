@@ -76,12 +76,6 @@ impl Ui {
             eprintln!("  {} {source}", self.paint("1", "caused by:"));
             cause = source.source();
         }
-        if error.is_disk_full() {
-            eprintln!(
-                "  {} free some space, or put the output on another disk",
-                self.paint("36;1", "hint:")
-            );
-        }
         if let Some(hint) = error.hint_text() {
             eprintln!("  {} {hint}", self.paint("36;1", "hint:"));
         }
