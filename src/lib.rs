@@ -47,3 +47,4 @@ pub mod split;
 pub mod stage;
 pub mod target;
 pub mod tree;
+pub mod verify;
