@@ -19,7 +19,6 @@ const SHT_NOBITS: u32 = 8;
 /// What is known of a program or library.
 #[derive(Debug)]
 pub(super) struct ProgramFacts {
-    pub state: State,
     /// The libraries that it needs.
     pub needed: Vec<String>,
     /// Its own name as a library.
@@ -51,7 +50,6 @@ pub(super) fn program(
     let state = image.state();
     let dynamic = Dynamic::read(r, &image).unwrap_or_default();
     let mut facts = ProgramFacts {
-        state,
         needed: dynamic.needed,
         soname: dynamic.soname,
         interpreted: image.segments.iter().any(|segment| segment.p_type == PT_INTERP),
@@ -123,14 +121,14 @@ fn left_wrappers(r: &dyn ReadAt, image: &Image, findings: &mut Findings) {
     if image.section(HIP_FATBIN_SEGMENT).is_none() {
         return;
     }
-    if let Ok(wrappers) = wrapper::read(r, image) {
-        if wrappers.iter().any(|wrapper| wrapper.magic == Magic::Hipk) {
-            findings.add(
-                Check::ConversionBroken,
-                "has HIPK wrappers but no .rocm_kpack_ref section",
-                "the marker that the wrappers point at",
-            );
-        }
+    if let Ok(wrappers) = wrapper::read(r, image)
+        && wrappers.iter().any(|wrapper| wrapper.magic == Magic::Hipk)
+    {
+        findings.add(
+            Check::ConversionBroken,
+            "has HIPK wrappers but no .rocm_kpack_ref section",
+            "the marker that the wrappers point at",
+        );
     }
 }
 

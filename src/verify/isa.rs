@@ -31,10 +31,10 @@ pub(super) fn code_file(
     }
     match code_object(&mut Cursor::new(r, 0, r.len()), r.len(), false) {
         Ok((Ok(header), _)) => {
-            if let Some(owner) = owner {
-                if !runs_on(&header, owner) {
-                    other(&header, owner, findings);
-                }
+            if let Some(owner) = owner
+                && !runs_on(&header, owner)
+            {
+                other(&header, owner, findings);
             }
         }
         Ok((Err(e), _)) => {
@@ -42,7 +42,7 @@ pub(super) fn code_file(
             findings.add(Check::DatabaseDamaged, what, "an AMDGPU ELF file or a bundle of them");
         }
         Err(e) => {
-            findings.add(Check::Unreadable, format!("cannot be read: {e}"), "a readable file")
+            findings.add(Check::Unreadable, format!("cannot be read: {e}"), "a readable file");
         }
     }
 }

@@ -35,7 +35,6 @@ pub(super) struct KernelFacts {
     pub binary: String,
     pub co_index: u32,
     pub isa: TargetId,
-    pub size: u64,
     /// Of the code object's bytes, where it could be read and hashes were asked for.
     pub hash: Option<blake3::Hash>,
 }
@@ -95,7 +94,6 @@ pub(super) fn archive(r: &dyn ReadAt, hash: bool, findings: &mut Findings) -> Op
             binary: entry.binary.clone(),
             co_index: entry.co_index,
             isa: entry.isa.clone(),
-            size: entry.original_size,
             hash: hashes.get(&entry.ordinal).copied().flatten(),
         })
         .collect();
@@ -184,7 +182,7 @@ fn judge(read: &ReadKernel, entries: &[&Entry], findings: &mut Findings) {
         };
         match header.check(&entry.isa) {
             IsaCheck::Other => {
-                findings.add(Check::KernelIsa, what(), format!("code for {}", entry.isa))
+                findings.add(Check::KernelIsa, what(), format!("code for {}", entry.isa));
             }
             // Code that leaves a feature open runs wherever the id is right; the reverse does not.
             IsaCheck::Features if !entry.isa.search_order().contains(found) => {

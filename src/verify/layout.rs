@@ -113,7 +113,7 @@ fn generic(artifact: &Checked, findings: &mut Vec<Finding>) {
             // Where several groups have members of a family, its files go with the generic ones.
             Owner::Family(_) if artifact.recombined => {}
             Owner::Family(family) => {
-                add(path, format!("is a database file for the family {family}"))
+                add(path, format!("is a database file for the family {family}"));
             }
         }
     }

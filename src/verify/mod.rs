@@ -16,6 +16,7 @@
 //! Files are looked at one by one, in parallel; what several files have to do with each other is
 //! checked on the facts that remain. Kernels are streamed, so memory does not depend on their size.
 
+mod converted;
 mod file;
 mod finding;
 mod host;
@@ -25,6 +26,7 @@ mod kpm;
 mod layout;
 mod lookup;
 mod read;
+mod source;
 mod subject;
 
 use std::collections::BTreeMap;
@@ -212,6 +214,10 @@ fn verify(
     lookup::check(&checked, &mut findings);
     layout::check(&checked, &mut findings);
     layout::kernels_once(&checked, &mut findings);
+    if let Some(shards) = options.source {
+        let run = (jobs, monitor);
+        source::check(&checked, shards, &options.databases, options.config, run, &mut findings)?;
+    }
     host::needed(&checked, monitor);
     Ok(report(&checked, bytes, findings, options))
 }

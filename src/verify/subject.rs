@@ -114,24 +114,31 @@ fn family_takes(family: &Family, isa: &TargetId) -> bool {
             })
 }
 
-/// Whether the artifacts are those of groups, told from their names: a target that is neither an ISA
-/// nor a family, or a family with archives in it, is a group.
+/// Whether the artifacts are those of groups. Without a configuration their names tell: a target that
+/// is neither an ISA nor a family, a family with archives in it, or an ISA with those of its feature
+/// variants, is a group.
 pub(super) fn are_recombined(artifacts: &[ArtifactTree], config: Option<&PackagingConfig>) -> bool {
-    let configured = |artifact: &ArtifactTree| {
-        config.is_some_and(|config| {
-            config.groups_of(&artifact.name.prefix()).contains_key(&artifact.name.target)
-        })
-    };
-    artifacts.iter().any(configured)
-        || artifacts.iter().filter(|artifact| !artifact.name.is_generic()).any(|artifact| {
-            let target = artifact.name.target.as_str();
-            let isa = target.parse::<TargetId>().is_ok_and(|isa| isa.known().is_some());
-            !isa && (Family::parse(target).is_none() || has_kpack(artifact))
-        })
-}
-
-fn has_kpack(artifact: &ArtifactTree) -> bool {
-    artifact.tree.iter().any(|(path, _)| path.file_name().ends_with(b".kpack"))
+    let device = || artifacts.iter().filter(|artifact| !artifact.name.is_generic());
+    let variants = device().any(|artifact| artifact.name.target.contains(':'));
+    device().any(|artifact| {
+        let target = artifact.name.target.as_str();
+        let component = artifact.name.prefix();
+        let configured =
+            config.is_some_and(|config| config.groups_of(&component).contains_key(target));
+        let archive = |end: &str| {
+            let mut names = artifact.tree.iter().map(|(path, _)| path.file_name());
+            names.any(|name| String::from_utf8_lossy(name).contains(end))
+        };
+        let group = match target.parse::<TargetId>() {
+            // A chip that the table does not know, unless the archives are for others.
+            Ok(isa) if isa.known().is_none() => {
+                archive(".kpack") && !archive(&format!("_{target}.kpack"))
+            }
+            Ok(_) => !variants && archive(&format!("_{target}:")),
+            Err(_) => Family::parse(target).is_none() || archive(".kpack"),
+        };
+        configured || group
+    })
 }
 
 /// Whose database file stands at a path. A link is that of the file it leads to inside the artifact;
