@@ -79,12 +79,8 @@ pub(super) fn look(task: &Task, findings: &mut Findings) -> Option<Facts> {
                 Facts::DeviceCode
             }
             Ok(_) => {
-                if task.owner.is_some() && r.is_empty() && !matches!(task.holds, Holds::Generic) {
-                    findings.add(
-                        Check::DatabaseDamaged,
-                        "is empty",
-                        "a database file with content",
-                    );
+                if r.is_empty() {
+                    empty(task, findings);
                 }
                 Facts::Other
             }
@@ -99,6 +95,16 @@ pub(super) fn look(task: &Task, findings: &mut Findings) -> Option<Facts> {
             }
         }
     })
+}
+
+/// Empty files are fine, but neither as libraries nor in a database.
+fn empty(task: &Task, findings: &mut Findings) {
+    let name = String::from_utf8_lossy(task.path.file_name());
+    if name.ends_with(".so") || name.contains(".so.") {
+        findings.add(Check::HostDamaged, "is empty", "a shared library");
+    } else if task.owner.is_some() && !matches!(task.holds, Holds::Generic) {
+        findings.add(Check::DatabaseDamaged, "is empty", "a database file with content");
+    }
 }
 
 /// Opens a file's content for reading at any place.
