@@ -76,6 +76,7 @@ fn good() -> &'static Path {
     dir.path()
 }
 
+/// Copies a tree; the files are hard links, so [`Victim::fresh`] comes before every change.
 fn copy_tree(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -87,7 +88,7 @@ fn copy_tree(from: &Path, to: &Path) {
         } else if kind.is_dir() {
             copy_tree(&path, &target);
         } else {
-            fs::copy(&path, &target).unwrap();
+            fs::hard_link(&path, &target).unwrap();
         }
     }
 }
@@ -167,10 +168,21 @@ impl Victim {
         fs::read(self.at(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
-    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+    /// Makes room for a file: what is there is shared with the good tree.
+    fn fresh(&self, path: &str) -> PathBuf {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        if path.exists() {
+            fs::remove_file(&path).unwrap();
+        }
+        path
+    }
+
+    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let mode = fs::metadata(self.at(path)).map_or(0o644, |meta| meta.permissions().mode());
+        let path = self.fresh(path);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
     fn edit(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>)) {
@@ -194,11 +206,11 @@ impl Victim {
     }
 
     fn copy(&self, from: &str, to: &str) {
-        fs::create_dir_all(self.at(to).parent().unwrap()).unwrap();
-        fs::copy(self.at(from), self.at(to)).unwrap();
+        fs::copy(self.at(from), self.fresh(to)).unwrap();
     }
 
     fn mode(&self, path: &str, mode: u32) {
+        self.write(path, self.read(path));
         fs::set_permissions(self.at(path), fs::Permissions::from_mode(mode)).unwrap();
     }
 
@@ -448,7 +460,7 @@ const DAMAGES: &[Damage] = damages! {
     };
     "kpacks of two trees swapped with their names" SPLIT "isa-mixed" |v| {
         let (a, b) = (v.kpack("gfx1100"), v.kpack("gfx1101"));
-        v.rename(&a, &a.replace("blas_lib_gfx1100.k", "blas_lib_gfx1101.k")); v.rename(&b, &b.replace("blas_lib_gfx1101.k", "blas_lib_gfx1100.k"))
+        v.rename(&a, &b.replace("blas_lib_gfx1101.kpack", "blas_lib_gfx1100.kpack")); v.rename(&b, &a.replace("blas_lib_gfx1100.kpack", "blas_lib_gfx1101.kpack"))
     };
     "kpack renamed to another ISA" BOTH "kpack-name" |v| v.rename(&v.kpack("gfx1100"), &v.kpack("gfx1100").replace("gfx1100.kpack", "gfx1103.kpack"));
     "kpack renamed to something else" BOTH "kpack-name" |v| v.rename(&v.kpack("gfx1100"), &v.kpack("gfx1100").replace(".kpack/blas_lib_gfx1100.kpack", ".kpack/old.bin"));
@@ -537,7 +549,7 @@ const DAMAGES: &[Damage] = damages! {
     "database file in two trees" SPLIT "path-twice" |v| v.copy(&v.database("gfx1100", "TensileLibrary_lazy_@.dat"), &format!("blas_lib_gfx1101/{DATABASE}/TensileLibrary_lazy_gfx1100.dat"));
     "library under two prefixes" BOTH "path-twice" |v| v.copy(LIB, "blas_lib_generic/math-libs/BLAS/hipBLASLt/stage/lib/librocblas.so.5.2");
     "library in two components" BOTH "path-shared" |v| v.copy(SUPPORT, &format!("blas_lib_generic/{ROCBLAS}/lib/libsupport.so.1.2"));
-    "kpack copied under another name" BOTH "kernel-twice" |v| v.copy(&v.kpack("gfx1100"), &v.kpack("gfx1100").replace("blas_lib_gfx1100", "blas_lib+old_gfx1100"));
+    "kpack copied under another name" BOTH "kernel-twice" |v| v.copy(&v.kpack("gfx1100"), &v.kpack("gfx1100").replace("blas_lib_gfx1100.kpack", "blas_lib+old_gfx1100.kpack"));
     "link to a library whose file was deleted" BOTH "dangling-link" |v| v.remove(SUPPORT);
     "link of a database that leads nowhere" BOTH "dangling-link" |v| symlink("Kernels.so-001-gfx1100.hsaco", v.at(v.database("gfx1100", "Kernels.so-002-@.hsaco"))).unwrap();
     "program without its x bits" BOTH "mode" |v| v.mode(TOOL, 0o644);
@@ -607,33 +619,50 @@ fn undamaged_trees_raise_nothing() {
     assert_eq!(report.findings, []);
 }
 
-#[test]
-fn every_damage_is_caught() {
+/// Does every damage that is for this kind of tree.
+fn damage_all(on: On) {
     let mut missed = Vec::new();
-    for damage in DAMAGES.iter().filter(|damage| damage.what != NO_GROUP) {
-        for &on in damage.on {
-            let victim = Victim::of(on.folder());
-            (damage.damage)(&victim);
-            let report = on.verify(victim.dir.path());
-            if !ids(&report).contains(&damage.caught_by) {
-                missed.push(format!(
-                    "{} ({}): {} expected, found {:#?}",
-                    damage.what,
-                    on.words(),
-                    damage.caught_by,
-                    report
-                        .findings
-                        .iter()
-                        .map(|f| format!("{} {} {}", f.id, f.place(), f.message))
-                        .collect::<Vec<_>>()
-                ));
-            }
-            for finding in &report.findings {
-                assert!(!finding.message.is_empty() && !finding.expected.is_empty(), "{finding:?}");
-            }
+    let wanted = |damage: &&Damage| damage.on.contains(&on) && damage.what != NO_GROUP;
+    for damage in DAMAGES.iter().filter(wanted) {
+        let victim = Victim::of(on.folder());
+        (damage.damage)(&victim);
+        let report = on.verify(victim.dir.path());
+        if !ids(&report).contains(&damage.caught_by) {
+            let found =
+                report.findings.iter().map(|f| format!("{} {} {}", f.id, f.place(), f.message));
+            missed.push(format!(
+                "{}: {} expected, found {:#?}",
+                damage.what,
+                damage.caught_by,
+                found.collect::<Vec<_>>()
+            ));
+        }
+        for finding in &report.findings {
+            assert!(!finding.message.is_empty() && !finding.expected.is_empty(), "{finding:?}");
         }
     }
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn every_damage_of_a_split_tree_is_caught() {
+    damage_all(On::Split);
+}
+
+#[test]
+fn every_damage_of_a_recombined_tree_is_caught() {
+    damage_all(On::Recombined);
+    damage_all(On::RecombinedAlone);
+}
+
+#[test]
+fn every_damage_is_caught_with_the_shard_at_hand() {
+    damage_all(On::SplitWithSource);
+}
+
+#[test]
+fn every_damage_is_caught_with_all_shards_at_hand() {
+    damage_all(On::RecombinedWithSource);
 }
 
 #[test]

@@ -139,7 +139,7 @@ pub(super) fn code_object(
 ) -> io::Result<(Result<CodeObjectHeader, CodeObjectError>, Option<blake3::Hash>)> {
     let mut hasher = hash.then(blake3::Hasher::new);
     let mut ends = Ends::new(size);
-    let mut buffer = vec![0; 128 * 1024];
+    let mut buffer = vec![0; 64 * 1024];
     loop {
         let n = match stream.read(&mut buffer) {
             Ok(0) => break,

@@ -72,7 +72,7 @@ pub(super) fn check(
     let mut order: Vec<usize> = (0..origins.len()).collect();
     let size =
         |&i: &usize| content(&origins[i].artifact.tree, origins[i].path).map_or(0, Source::work);
-    order.sort_by_key(|i| std::cmp::Reverse(size(i)));
+    order.sort_by_cached_key(|i| std::cmp::Reverse(size(i)));
     monitor.begin("reading the input", order.iter().map(size).sum());
     let read = jobs.drive(&order, |i| {
         let read = classify(&origins[*i]);
@@ -367,7 +367,7 @@ impl Compare<'_, '_> {
             content(&origin.artifact.tree, origin.path).map_or(0, Source::work)
         };
         let mut order: Vec<_> = groups.iter().collect();
-        order.sort_by_key(|(_, list)| std::cmp::Reverse(size(list)));
+        order.sort_by_cached_key(|(_, list)| std::cmp::Reverse(size(list)));
         monitor.begin("comparing with the input", order.iter().map(|(_, list)| size(list)).sum());
         let compared = jobs.drive(&order, |((component, path), list)| {
             let found = self.file(component, path, list);
@@ -536,7 +536,7 @@ impl Checked<'_> {
 
 /// Where two streams of one length differ.
 fn first_difference(a: &mut dyn Read, b: &mut dyn Read) -> io::Result<Option<u64>> {
-    let (mut left, mut right) = (vec![0; 128 * 1024], vec![0; 128 * 1024]);
+    let (mut left, mut right) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     let mut at = 0;
     loop {
         let (n, m) = (fill(a, &mut left)?, fill(b, &mut right)?);
