@@ -48,3 +48,4 @@ pub mod split;
 pub mod stage;
 pub mod target;
 pub mod tree;
+pub mod verify;
