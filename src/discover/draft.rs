@@ -47,7 +47,7 @@ pub fn draft_config(report: &Report, primary_shard: Option<&str>) -> Result<Draf
         match isa.parse::<TargetId>() {
             // What a database holds for a family goes to each group with an ISA of it.
             Err(_) => {
-                left_out.push(format!("{isa} is a family of ISAs: its files follow its ISAs"))
+                left_out.push(format!("{isa} is a family of ISAs: its files follow its ISAs"));
             }
             Ok(id) if id.known().is_none() => {
                 left_out.push(format!("{isa} is not a known ISA: no configuration can name it"));

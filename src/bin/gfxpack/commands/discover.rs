@@ -68,9 +68,12 @@ fn taken_for(path: &PathReport) -> String {
     match path.kind {
         PathKind::File => "a file".to_owned(),
         PathKind::Artifact => format!("an artifact with {files}"),
-        PathKind::Artifacts => format!("a shard of {artifacts} with {files}"),
+        PathKind::Artifacts => {
+            format!("a directory of artifacts (a shard): {artifacts} with {files}")
+        }
         PathKind::Shards => {
-            format!("{}, {artifacts} with {files}", count(path.shards.len(), "shard"))
+            let shards = count(path.shards.len(), "shard");
+            format!("a directory of shards: {shards}, {artifacts} with {files}")
         }
         PathKind::Directory => format!("a directory with {files}"),
     }

@@ -50,6 +50,7 @@ fn text(inspection: &Inspection, full: bool) -> String {
         }
     };
     let path = inspection.path.display().to_string();
+    let body = body.trim_start_matches('\n');
     format!("{}: {kind}, {} bytes\n\n{body}", printable(&path), inspection.size)
 }
 
@@ -238,8 +239,10 @@ fn kernel_row(kernel: &Kernel) -> [String; 8] {
 }
 
 fn package(report: &PackageReport, full: bool) -> String {
-    let mut text =
-        fields(report.fields.iter().map(|(name, value)| (name.as_str(), value.clone())), full);
+    // Lines that go on are marked by a blank in a control file.
+    let pairs =
+        report.fields.iter().map(|(name, value)| (name.as_str(), value.replace("\n ", "\n")));
+    let mut text = fields(pairs, full);
     for (kind, items) in &report.relations {
         text += &lines(kind, items.iter().cloned(), full);
     }
@@ -280,7 +283,7 @@ fn package(report: &PackageReport, full: bool) -> String {
     text += &section("parts of the package", 0, &table, true);
     if !report.digests.is_empty() {
         let pairs = report.digests.iter().map(|(name, value)| (name.as_str(), value.clone()));
-        text += &format!("\ndigests\n{}", fields(pairs, true));
+        text += &format!("\n{}", fields(pairs, true));
     }
     text += &lines("signatures (not checked)", report.signatures.iter().cloned(), true);
     text += &lines("problems", report.problems.iter().cloned(), true);
@@ -331,14 +334,9 @@ fn difference_text(difference: &Difference, full: bool) -> String {
         return format!("{a} and {b} ({}): the same\n", difference.kind);
     }
     let mut text = format!("--- {a}\n+++ {b}\n");
-    let cut = |value: &str| if full { printable(value) } else { one_line(value) };
-    for Change { name, a, b } in &difference.fields {
-        let _ = writeln!(text, "\n{}:", printable(name));
-        for (sign, value) in [('-', a), ('+', b)] {
-            if let Some(value) = value {
-                let _ = writeln!(text, "  {sign} {}", cut(value));
-            }
-        }
+    for field in &difference.fields {
+        let _ = writeln!(text, "\n{}:", printable(&field.name));
+        line_changes(&mut text, field);
     }
     for relation in &difference.relations {
         let _ = writeln!(text, "\n{}:", printable(&relation.name));
