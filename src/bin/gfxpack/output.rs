@@ -101,6 +101,11 @@ impl Ui {
         }
     }
 
+    /// Whether the user wants all there is.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// The result: as JSON where that was asked for, else as `text`, which `--quiet` leaves out.
     pub fn result(&self, json: &impl Serialize, text: impl FnOnce() -> String) {
         if self.json {
