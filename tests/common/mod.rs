@@ -43,8 +43,8 @@ pub fn tool(name: &str, debian_package: &str) -> Command {
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     dirs.extend(["/usr/sbin".into(), "/sbin".into()]);
     let found = dirs.iter().map(|dir| dir.join(name)).find(|path| path.exists());
-    let found = found
-        .unwrap_or_else(|| panic!("`{name}` is missing: apt-get install {debian_package}"));
+    let found =
+        found.unwrap_or_else(|| panic!("`{name}` is missing: apt-get install {debian_package}"));
     let mut command = Command::new(found);
     command.env("PATH", std::env::join_paths(dirs).unwrap()).env("LC_ALL", "C.UTF-8");
     command
@@ -133,6 +133,9 @@ pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
                 format!("dir {mode:04o}")
             } else if meta.is_symlink() {
                 format!("-> {}", fs::read_link(&path).unwrap().display())
+            } else if !meta.is_file() {
+                // Reading a pipe would wait for a writer.
+                format!("special {mode:04o}")
             } else {
                 let digest = blake3::hash(&fs::read(&path).unwrap());
                 format!("file {mode:04o} {} {digest}", meta.len())
