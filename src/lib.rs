@@ -26,6 +26,7 @@
 //! - [`elf`], [`fatbin`], [`kpack`], [`database`]: the formats; they take readers, not paths;
 //! - [`tree`], [`artifact`], [`config`]: what stages work on;
 //! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
+//! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
 //! - [`pipeline`] strings the stages together.
 //!
 //! Stages never import each other; only the binary prints, exits, or knows the command line.
@@ -33,9 +34,11 @@
 pub mod artifact;
 pub mod config;
 pub mod database;
+pub mod discover;
 pub mod elf;
 pub mod error;
 pub mod fatbin;
+pub mod inspect;
 pub mod jobs;
 pub mod kpack;
 mod msgpack;
@@ -48,3 +51,4 @@ pub mod split;
 pub mod stage;
 pub mod target;
 pub mod tree;
+pub mod verify;

@@ -214,11 +214,16 @@ fn a_truncated_bundle() {
 
 #[test]
 fn bundles_whose_sizes_lie() {
-    for (field, value) in [(24, 1u64 << 60), (32, 1 << 61), (40, 1 << 62), (48, 1 << 60)] {
+    // Of the whole: the count; of the first entry with code: offset, size, length of the id.
+    for (field, value) in [("count", 1u64 << 60), ("24", 1 << 61), ("16", 1 << 62), ("8", 1 << 60)]
+    {
         let input = Damaged::new();
         let library = input.shard_file(LIBRARY);
-        let at = find(&library, b"__CLANG_OFFLOAD_BUNDLE__");
-        poke(&library, at + field, &value.to_le_bytes());
+        let at = match field.parse::<usize>() {
+            Ok(before) => find(&library, b"hipv4-amdgcn-amd-amdhsa--gfx1151") - before,
+            Err(_) => find(&library, b"__CLANG_OFFLOAD_BUNDLE__") + 24,
+        };
+        poke(&library, at, &value.to_le_bytes());
         input.refuses(&mut input.split(), 1, &["librocblas.so.5.2", "bundle of wrapper"]);
     }
     for (field, value) in [(8usize, u32::MAX), (12, u32::MAX), (12, 1)] {

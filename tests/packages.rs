@@ -391,7 +391,7 @@ fn a_debs_fields_are_read_back() {
 }
 
 /// An rpm command over a database of its own.
-fn rpm(root: &Path) -> Command {
+fn rpm_in(root: &Path) -> Command {
     let mut command = tool("rpm", "rpm");
     command.arg("--root").arg(root);
     command
@@ -416,17 +416,17 @@ fn rpms_install_verify_and_go_without_a_trace() {
         }
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        ok(rpm(root).arg("--initdb"));
+        ok(rpm_in(root).arg("--initdb"));
         let database = below(root, "none")[0].clone();
-        let refused = run(rpm(root).arg("-i").arg(&x110)).unwrap_err();
+        let refused = run(rpm_in(root).arg("-i").arg(&x110)).unwrap_err();
         assert!(refused.contains("rocblas-generic = 7.1.0-1 is needed by"), "{refused}");
-        ok(rpm(root).args(["-i", "--nosignature"]).args([&generic, &x110, &x120]));
-        assert_eq!(ok(rpm(root).args(["-V", "rocblas-generic", "rocblas-gfx110X"])), "");
+        ok(rpm_in(root).args(["-i", "--nosignature"]).args([&generic, &x110, &x120]));
+        assert_eq!(ok(rpm_in(root).args(["-V", "rocblas-generic", "rocblas-gfx110X"])), "");
         let library = root.join("opt/rocm/lib/librocblas.so");
         assert_eq!(fs::read(&library).unwrap(), fs::read("/bin/true").unwrap());
         let linked = fs::read(root.join("opt/rocm/lib/rocblas/library/z.dat")).unwrap();
         assert_eq!(linked, [7; 70_000]);
-        ok(rpm(root).args(["-e", "rocblas-gfx110X", "rocblas-gfx120X", "rocblas-generic"]));
+        ok(rpm_in(root).args(["-e", "rocblas-gfx110X", "rocblas-gfx120X", "rocblas-generic"]));
         let left: Vec<String> = below(root, "none")
             .into_iter()
             .filter(|path| !path.starts_with(&database) && !path.contains("/lib/rpm"))
@@ -685,6 +685,52 @@ fn templates_can_be_replaced_one_by_one() {
     assert!(errors[1].ends_with("controll.hbs: is no template of gfxpack"), "{errors:#?}");
 }
 
+#[test]
+fn libraries_in_the_linkers_path_renew_its_cache() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut package = generic();
+    file(&mut package.tree, "usr/lib/libx.so.1", 0o755, "x");
+    let deb = write(&package, Format::Deb, temp.path());
+    let triggers = ok(tool("dpkg-deb", "dpkg").arg("-I").arg(&deb).arg("triggers"));
+    assert_eq!(triggers, "activate-noawait ldconfig\n");
+    let rpm = write(&package, Format::Rpm, temp.path());
+    let scripts = ok(tool("rpm", "rpm").args(["-qp", "--scripts"]).arg(&rpm));
+    assert_eq!(
+        scripts,
+        "postinstall program: /sbin/ldconfig\npostuninstall program: /sbin/ldconfig\n"
+    );
+    let requires = ok(tool("rpm", "rpm").args(["-qp", "--requires"]).arg(&rpm));
+    assert!(requires.contains("/sbin/ldconfig\n"), "{requires}");
+    let names = ok(tool("rpm", "rpm").args(["-qpl"]).arg(&rpm));
+    assert!(!names.lines().any(|line| line == "/usr/lib"), "{names}");
+}
+
+#[test]
+fn a_preamble_that_renames_the_package_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir_all(temp.path().join("rpm")).unwrap();
+    let at = temp.path().join("rpm/preamble.hbs");
+    for (text, what) in [
+        ("Name: x\n", "the preamble has no `Version:`"),
+        ("Name: {{name}}\nRequires: %{name}\n", "line 2 of the preamble has a macro"),
+        (
+            "Name: x\nVersion: 1\nRelease: 1\nSummary: s\nLicense: MIT\nBuildArch: noarch\n%description\nd\n",
+            "`Name` is `x`, expected `rocblas-generic`",
+        ),
+        ("Name: {{nam}}\n", "there is no variable `nam`"),
+    ] {
+        fs::write(&at, text).unwrap();
+        let templates = Templates::with_overrides(temp.path()).unwrap();
+        let mut out = tempfile::tempfile().unwrap();
+        let (package, options) = (generic(), options(ZSTD, 1));
+        let errors = package::write(&package, Format::Rpm, &templates, &options, &mut out, &Silent)
+            .unwrap_err();
+        let error = errors.iter().next().unwrap();
+        assert!(error.message().contains(what), "{error}");
+        assert_eq!(error.path(), Some(at.as_path()));
+    }
+}
+
 /// A file that reads as zeros and takes no room.
 fn sparse(dir: &Path, size: u64) -> Source {
     let at = dir.join(format!("sparse{size}"));
@@ -719,7 +765,7 @@ fn a_deb_that_is_sure_to_be_too_large_is_refused_at_once() {
 }
 
 #[test]
-#[ignore = "reads 18 GB of zeros; for the release"]
+#[ignore = "reads 18 GB of zeros and installs them: minutes"]
 fn files_over_four_and_eight_gigabytes() -> io::Result<()> {
     let temp = tempfile::tempdir()?;
     let mut package = sample("huge", Kind::Plain);
@@ -734,5 +780,12 @@ fn files_over_four_and_eight_gigabytes() -> io::Result<()> {
     ok(tool("rpm", "rpm").args(["-K", "--nosignature"]).arg(&rpm));
     let listing = ok(tool("rpm", "rpm").args(["-qplv"]).arg(&rpm));
     assert!(listing.contains(" 9663676416 "), "{listing}");
+    let root = tempfile::tempdir()?;
+    ok(rpm_in(root.path()).arg("--initdb"));
+    ok(rpm_in(root.path()).args(["-i", "--nosignature"]).arg(&rpm));
+    assert_eq!(ok(rpm_in(root.path()).args(["-V", "huge"])), "");
+    let root = dpkg_root();
+    ok(dpkg(root.path()).arg("-i").arg(&deb));
+    assert_eq!(ok(dpkg(root.path()).arg("--verify")), "");
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! package is done. Manifests of archives stand in generic packages, which come after the groups'.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use super::{Format, Options, file_name, write};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
-use crate::tree::{EntryKind, KpackPlan, Source};
+use crate::tree::{EntryKind, KpackPlan, Source, build};
 
 /// How a set is written.
 #[derive(Debug)]
@@ -141,24 +142,22 @@ impl Spooled {
         monitor: &dyn Monitor,
     ) -> Result<Self, Error> {
         let mut paths = Vec::new();
+        let mut sets: BTreeMap<&str, Vec<(&KpackPlan, File, PathBuf)>> = BTreeMap::new();
         for (_, entry) in package.tree.iter() {
             if let EntryKind::File(Source::Kpack(plan)) = &entry.kind {
                 let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));
-                Self::archive(plan, &path, jobs, monitor)?;
-                paths.push(path);
+                let file =
+                    File::create_new(&path).map_err(|e| Error::io("cannot make", &path, e))?;
+                paths.push(path.clone());
+                sets.entry(plan.set()).or_default().push((plan, file, path));
             }
         }
+        for set in sets.values() {
+            let set: Vec<_> =
+                set.iter().map(|(plan, file, path)| (*plan, file, path.as_path())).collect();
+            build::kpacks(&set, jobs, monitor)?;
+        }
         Ok(Self(paths))
-    }
-
-    fn archive(
-        plan: &KpackPlan,
-        path: &Path,
-        jobs: &Jobs,
-        monitor: &dyn Monitor,
-    ) -> Result<(), Error> {
-        let mut file = File::create_new(path).map_err(|e| Error::io("cannot make", path, e))?;
-        plan.build(&mut file, path, jobs, monitor)
     }
 
     fn remove(self) -> Result<(), Error> {

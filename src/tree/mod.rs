@@ -7,6 +7,7 @@ mod kpack;
 mod path;
 mod source;
 
+pub mod build;
 pub mod dir;
 pub mod list;
 pub mod read;

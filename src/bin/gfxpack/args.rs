@@ -57,6 +57,8 @@ pub enum Color {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show which architectures artifacts, shards or files have code for, and draft a configuration
+    Discover(Discover),
     /// Split fat artifacts into host code and the GPU code of each architecture
     Split(Split),
     /// Regroup the split artifacts of all shards as a packaging configuration says
@@ -65,12 +67,91 @@ pub enum Command {
     Package(Package),
     /// Split, recombine and package in one pass, without trees in between
     Build(Build),
+    /// Show what a package, archive, binary, bundle or code object holds, or how two differ
+    Inspect(Inspect),
+    /// Take code objects out of a kpack archive, a fat binary or a bundle, into files
+    Extract(Extract),
     /// Print the JSON Schema of a configuration file
     Schema(Schema),
     /// Print shell completions
     Completions(Completions),
     /// Print the manual page
     Man,
+}
+
+/// Show which architectures artifacts, shards or files have code for, and draft a configuration
+///
+/// A PATH is a file, an artifact (a directory with artifact_manifest.txt), a shard or another
+/// directory of artifacts, a directory of shards, or any other directory, such as an installed tree;
+/// which it is, is told by looking. Split and recombined trees work as well as fat ones. Code objects
+/// that are stored once count once; bytes are those before compression.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack discover shards\n  \
+    gfxpack discover --verbose librocblas.so.5 librocsparse.so.1\n  \
+    gfxpack discover shards --write-config groups.json --primary-shard gfx110X-build")]
+pub struct Discover {
+    /// What to look through
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Write a packaging configuration that groups the architectures by family
+    #[arg(long, value_name = "FILE")]
+    pub write_config: Option<PathBuf>,
+    /// The shard whose host code the configuration takes [default: the first by name]
+    #[arg(long, value_name = "NAME", requires = "write_config")]
+    pub primary_shard: Option<String>,
+    /// Replace a configuration that is there
+    #[arg(long, requires = "write_config")]
+    pub force: bool,
+}
+
+/// Show what a package, archive, binary, bundle or code object holds, or how two differ
+///
+/// What FILE is, is told by its content: a .kpack archive, a .kpm manifest, a program or shared library
+/// (with its wrappers, bundles or marker), an offload bundle, plain or compressed, a code object (.co,
+/// .hsaco), a .deb or .rpm package; an artifact_manifest.txt by its name. Long lists are cut without
+/// --verbose; --json has everything.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack inspect .kpack/blas_lib_gfx1100.kpack\n  \
+    gfxpack inspect --verbose lib/librocblas.so.5\n  \
+    gfxpack inspect --json rocblas-gfx110x_7.1.0-1_amd64.deb\n  \
+    gfxpack inspect --diff rocblas-7.0.0-1.x86_64.rpm rocblas-7.1.0-1.x86_64.rpm")]
+pub struct Inspect {
+    /// The file
+    #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
+    pub file: Option<PathBuf>,
+    /// Show what differs between two .deb, two .rpm or two .kpack files
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    pub diff: Option<Vec<PathBuf>>,
+}
+
+/// Take code objects out of a kpack archive, a fat binary or a bundle, into files
+///
+/// A code object becomes a file called by its kernel name, index and architecture, with `/` written as
+/// `+`, as lib+librocblas.so.5#0.gfx1100.co. Each is checked on the way; where one is damaged, or not
+/// for the architecture that it is filed under, nothing is written.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack extract blas_lib_gfx1100.kpack --output-dir kernels\n  \
+    gfxpack extract librocblas.so.5 --isa gfx1100,gfx90a --output-dir kernels\n  \
+    gfxpack extract blas_lib_gfx1100.kpack --kernel '*librocblas.so*#0' --output-dir kernels")]
+pub struct Extract {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where the code objects go
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    /// Only code for these architectures; one without features takes its variants too
+    #[arg(long, value_name = "ISA", num_args = 1.., value_delimiter = ',')]
+    pub isa: Vec<TargetId>,
+    /// Only kernels whose name matches, with #index or without; * takes slashes too
+    #[arg(long, value_name = "GLOB")]
+    pub kernel: Option<String>,
+    /// Replace what is there
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod output;
+mod table;
 
 use std::process::ExitCode;
 

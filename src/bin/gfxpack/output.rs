@@ -76,12 +76,6 @@ impl Ui {
             eprintln!("  {} {source}", self.paint("1", "caused by:"));
             cause = source.source();
         }
-        if error.is_disk_full() {
-            eprintln!(
-                "  {} free some space, or put the output on another disk",
-                self.paint("36;1", "hint:")
-            );
-        }
         if let Some(hint) = error.hint_text() {
             eprintln!("  {} {hint}", self.paint("36;1", "hint:"));
         }
@@ -105,6 +99,11 @@ impl Ui {
             Some(bar) => bar.suspend(|| eprintln!("{text}")),
             None => eprintln!("{text}"),
         }
+    }
+
+    /// Whether the user wants all there is.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
     }
 
     /// The result: as JSON where that was asked for, else as `text`, which `--quiet` leaves out.

@@ -174,7 +174,7 @@ impl Preamble {
                     section = begin_section(header).map_err(at)?;
                 }
                 None if matches!(section, Section::Tags) => {
-                    preamble.tag(line.trim()).map_err(at)?
+                    preamble.tag(line.trim()).map_err(at)?;
                 }
                 None => {
                     body.push_str(line);

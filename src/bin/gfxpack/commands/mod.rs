@@ -1,6 +1,9 @@
 //! One file a command: from arguments to options, one call, a report.
 
 mod build;
+mod discover;
+mod extract;
+mod inspect;
 mod meta;
 mod package;
 mod recombine;
@@ -17,10 +20,13 @@ use crate::output::Ui;
 pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
     let global = &args.global;
     match &args.command {
+        Command::Discover(args) => discover::run(args, global, ui),
         Command::Split(args) => split::run(args, global, ui),
         Command::Recombine(args) => recombine::run(args, global, ui),
         Command::Package(args) => package::run(args, global, ui),
         Command::Build(args) => build::run(args, global, ui),
+        Command::Inspect(args) => inspect::run(args, ui),
+        Command::Extract(args) => extract::run(args, ui),
         Command::Schema(args) => meta::schema(args),
         Command::Completions(args) => meta::completions(args),
         Command::Man => meta::man(),

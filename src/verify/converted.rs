@@ -1,0 +1,200 @@
+//! Comparing a converted binary with the fat one that it was made from, independently of how it was
+//! made: section by section.
+//!
+//! Conversion may change the device code's section, the wrappers with their relocations, and the
+//! places of the small tables behind the program headers, with what says where they are. All else
+//! must be the same, at the same address.
+
+use std::collections::BTreeMap;
+
+use super::finding::chain;
+use crate::elf::image::{HIP_FATBIN, HIP_FATBIN_SEGMENT, KPACK_REF, Section};
+use crate::elf::{Dynamic, Image};
+use crate::read_at::{ReadAt, read_vec};
+
+const SHT_SYMTAB: u32 = 2;
+const SHT_RELA: u32 = 4;
+const SHT_DYNAMIC: u32 = 6;
+const SHT_DYNSYM: u32 = 11;
+
+const CHUNK: u64 = 128 * 1024;
+/// A table that is compared entry by entry is held in memory; symbol tables of real libraries stay
+/// far below.
+const TABLE_MAX: u64 = 256 << 20;
+
+/// What differs that may not; `None` where nothing does.
+pub(super) fn difference(fat: &dyn ReadAt, converted: &dyn ReadAt) -> Option<String> {
+    let image = match Image::read(converted) {
+        Ok(image) => image,
+        // Said by the check of the file itself.
+        Err(_) => return None,
+    };
+    let original = match Image::read(fat) {
+        Ok(image) => image,
+        Err(e) => return Some(format!("the input cannot be read: {}", chain(&e))),
+    };
+    let theirs = by_name(&image);
+    for ((name, nth), section) in by_name(&original) {
+        let Some(there) = theirs.get(&(name, nth)) else {
+            return Some(format!("the section {name} is gone"));
+        };
+        let pair = Pair { fat, original: &original, converted, section, there };
+        if let Some(how) = pair.difference() {
+            return Some(format!("the section {name} {how}"));
+        }
+    }
+    let ours = by_name(&original);
+    let extra = theirs.keys().find(|key| !ours.contains_key(*key) && key.0 != KPACK_REF);
+    if let Some((name, _)) = extra {
+        return Some(format!("has a section {name}, which the input does not have"));
+    }
+    if original.e_type != image.e_type {
+        return Some(format!("e_type is {}, in the input {}", image.e_type, original.e_type));
+    }
+    let names = |image, r| {
+        let dynamic = Dynamic::read(r, image).unwrap_or_default();
+        (dynamic.soname, dynamic.needed, dynamic.rpath, dynamic.runpath)
+    };
+    (names(&original, fat) != names(&image, converted))
+        .then(|| "SONAME, NEEDED or RUNPATH are not those of the input".into())
+}
+
+/// Sections by name and, of one name, by order; without the null section.
+fn by_name(image: &Image) -> BTreeMap<(&str, usize), &Section> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let sections = image.sections.iter().filter(|section| section.sh_type != 0);
+    sections
+        .map(|section| {
+            let nth = counts.entry(&section.name).or_default();
+            *nth += 1;
+            ((section.name.as_str(), *nth), section)
+        })
+        .collect()
+}
+
+/// A section in both files.
+struct Pair<'a> {
+    fat: &'a dyn ReadAt,
+    original: &'a Image,
+    converted: &'a dyn ReadAt,
+    section: &'a Section,
+    there: &'a Section,
+}
+
+impl Pair<'_> {
+    fn difference(&self) -> Option<String> {
+        let (a, b) = (self.section, self.there);
+        let name = a.name.as_str();
+        if name == HIP_FATBIN || name == ".shstrtab" {
+            return None;
+        }
+        if a.sh_type != b.sh_type || a.sh_flags != b.sh_flags {
+            return Some("has another type or other flags".into());
+        }
+        if a.sh_size != b.sh_size && a.sh_type != SHT_SYMTAB {
+            return Some(format!("has {:#x} bytes, in the input {:#x}", b.sh_size, a.sh_size));
+        }
+        if a.is_alloc() && a.sh_addr != b.sh_addr && !may_move(a) {
+            return Some(format!("is at {:#x}, in the input at {:#x}", b.sh_addr, a.sh_addr));
+        }
+        match a.sh_type {
+            _ if name == HIP_FATBIN_SEGMENT => None,
+            _ if a.file_range().is_empty() => None,
+            SHT_RELA => self.relocations(),
+            SHT_DYNAMIC => self.dynamic(),
+            SHT_DYNSYM | SHT_SYMTAB => self.symbols(),
+            _ => self.bytes(),
+        }
+    }
+
+    fn bytes(&self) -> Option<String> {
+        let size = self.section.sh_size;
+        let mut at = 0;
+        while at < size {
+            let n = CHUNK.min(size - at);
+            let a = read_vec(self.fat, self.section.sh_offset + at, n);
+            let b = read_vec(self.converted, self.there.sh_offset + at, n);
+            let (Ok(a), Ok(b)) = (a, b) else { return Some("cannot be read".into()) };
+            if let Some(i) = a.iter().zip(&b).position(|(a, b)| a != b) {
+                return Some(format!("differs from its byte {:#x} on", at + i as u64));
+            }
+            at += n;
+        }
+        None
+    }
+
+    /// Both tables.
+    fn tables(&self) -> Option<[Vec<u8>; 2]> {
+        let table = |r, section: &Section| {
+            let range = section.file_range();
+            read_vec(r, range.start, (range.end - range.start).min(TABLE_MAX)).ok()
+        };
+        Some([table(self.fat, self.section)?, table(self.converted, self.there)?])
+    }
+
+    /// All relocations but those of the wrappers, in any order.
+    fn relocations(&self) -> Option<String> {
+        let Some([a, b]) = self.tables() else { return Some("cannot be read".into()) };
+        let wrappers = self
+            .original
+            .section(HIP_FATBIN_SEGMENT)
+            .map_or(0..0, |section| section.memory_range());
+        if a.len() != b.len() {
+            return Some("has another number of relocations".into());
+        }
+        let others = |table: &[u8]| -> Vec<Vec<u8>> {
+            let entries = table.chunks_exact(24);
+            let entries = entries.filter(|entry| !wrappers.contains(&word(entry, 0)));
+            let mut entries: Vec<_> = entries.map(<[u8]>::to_vec).collect();
+            entries.sort();
+            entries
+        };
+        (others(&a) != others(&b))
+            .then(|| "has other relocations than those of the wrappers changed".into())
+    }
+
+    fn dynamic(&self) -> Option<String> {
+        // DT_HASH, DT_SYMTAB, DT_GNU_HASH say where moved tables are; DT_RELACOUNT counts what the
+        // wrappers' relocations became.
+        const CHANGED: [u64; 4] = [4, 6, 0x6fff_fef5, 0x6fff_fff9];
+        let Some([a, b]) = self.tables() else { return Some("cannot be read".into()) };
+        let entries = a.chunks_exact(16).zip(b.chunks_exact(16));
+        let same = a.len() == b.len()
+            && entries
+                .into_iter()
+                .all(|(a, b)| a == b || a[..8] == b[..8] && CHANGED.contains(&word(a, 0)));
+        (!same).then(|| "has other entries".into())
+    }
+
+    /// Symbols: names, kinds, sizes; values too, where their section did not move.
+    fn symbols(&self) -> Option<String> {
+        let Some([a, b]) = self.tables() else { return Some("cannot be read".into()) };
+        for (i, a) in a.chunks_exact(24).enumerate() {
+            let Some(b) = b.get(i * 24..i * 24 + 24) else {
+                return Some(format!("has lost its symbol {i}"));
+            };
+            let index = usize::from(u16::from_le_bytes([a[6], a[7]]));
+            let moved = self
+                .original
+                .sections
+                .get(index)
+                .is_some_and(|section| may_move(section) || section.name == HIP_FATBIN);
+            let same = a[..6] == b[..6] && a[16..] == b[16..] && (moved || a[8..16] == b[8..16]);
+            if !same {
+                return Some(format!("has another symbol {i}"));
+            }
+        }
+        None
+    }
+}
+
+/// What may be moved to make room behind the program headers: nothing reaches it but headers and the
+/// dynamic section.
+fn may_move(section: &Section) -> bool {
+    let name = section.name.as_str();
+    name.starts_with(".note") || matches!(name, ".interp" | ".gnu.hash" | ".hash" | ".dynsym")
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.iter().skip(at).take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}

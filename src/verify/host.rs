@@ -1,0 +1,174 @@
+//! Invariant 2: host code. What the loader needs, no device code left, a marker that can be read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Checked;
+use super::file::{Facts, Task};
+use super::finding::{Check, Findings, chain};
+use super::subject::Holds;
+use crate::elf::{self, Dynamic, Image, State, image::HIP_FATBIN_SEGMENT};
+use crate::fatbin::FatBinary;
+use crate::fatbin::wrapper::{self, Magic};
+use crate::kpack::marker::{Marker, ParsedMarker};
+use crate::progress::Monitor;
+use crate::read_at::ReadAt;
+use crate::target::TargetId;
+
+const SHT_NOBITS: u32 = 8;
+
+/// What is known of a program or library.
+#[derive(Debug)]
+pub(super) struct ProgramFacts {
+    /// The libraries that it needs.
+    pub needed: Vec<String>,
+    /// Its own name as a library.
+    pub soname: Option<String>,
+    /// Whether it asks for a program interpreter, so that it is run rather than loaded.
+    pub interpreted: bool,
+    /// Of a converted file with a marker that can be read.
+    pub kpack: Option<KpackUse>,
+    /// The ISAs in the bundles of a fat one.
+    pub isas: BTreeSet<TargetId>,
+}
+
+/// How a converted file asks for its kernels.
+#[derive(Debug)]
+pub(super) struct KpackUse {
+    pub marker: ParsedMarker,
+    /// The indexes in its wrappers.
+    pub co_indexes: BTreeSet<u32>,
+}
+
+/// Looks at a program or shared library.
+pub(super) fn program(
+    r: &dyn ReadAt,
+    image: Image,
+    task: &Task,
+    findings: &mut Findings,
+) -> ProgramFacts {
+    const PT_INTERP: u32 = 3;
+    let state = image.state();
+    let dynamic = Dynamic::read(r, &image).unwrap_or_default();
+    let mut facts = ProgramFacts {
+        needed: dynamic.needed,
+        soname: dynamic.soname,
+        interpreted: image.segments.iter().any(|segment| segment.p_type == PT_INTERP),
+        kpack: None,
+        isas: BTreeSet::new(),
+    };
+    if !task.debug && !is_debug_file(&image) {
+        let check = match state {
+            State::Converted => Check::ConversionBroken,
+            _ => Check::HostDamaged,
+        };
+        for problem in elf::problems(r, &image) {
+            findings.add(check, chain(&problem), "a file as the loader and the runtime take it");
+        }
+    }
+    match state {
+        State::NoSections => findings.add(
+            Check::NotChecked,
+            "has no section headers, so that device code in it cannot be seen",
+            "section headers",
+        ),
+        State::Plain => left_wrappers(r, &image, findings),
+        State::Converted => facts.kpack = kpack_use(r, &image, findings),
+        State::Fat => fat(r, image, task, &mut facts, findings),
+    }
+    facts
+}
+
+/// A file that holds the debug information of another has its headers and not its bytes.
+fn is_debug_file(image: &Image) -> bool {
+    let code = |name: &str| name == ".text" || name == ".init";
+    image.sections.iter().any(|section| code(&section.name) && section.sh_type == SHT_NOBITS)
+}
+
+fn fat(
+    r: &dyn ReadAt,
+    image: Image,
+    task: &Task,
+    facts: &mut ProgramFacts,
+    findings: &mut Findings,
+) {
+    match FatBinary::read(r, image) {
+        Err(e) => findings.add(
+            Check::FatBinaryLeft,
+            format!("has device code that cannot be taken apart: {}", chain(&e)),
+            "no device code, or whole bundles",
+        ),
+        Ok(fat) => {
+            for (_, bundle) in fat.wrappers() {
+                let code = bundle.device_entries().filter(|(_, entry)| entry.size > 0);
+                facts.isas.extend(code.map(|(isa, _)| isa.clone()));
+            }
+            // A section that no wrapper points into is not what a program runs: it stays.
+            let wrappers = fat.wrappers().count();
+            if wrappers > 0 && matches!(task.holds, Holds::Generic) {
+                let isas: Vec<_> = facts.isas.iter().map(ToString::to_string).collect();
+                findings.add(
+                    Check::FatBinaryLeft,
+                    format!("still has device code: {wrappers} wrappers, for {}", isas.join(", ")),
+                    "the device code in a kpack, and a marker in its place",
+                );
+            }
+        }
+    }
+}
+
+/// Wrappers of a converted file whose marker is gone.
+fn left_wrappers(r: &dyn ReadAt, image: &Image, findings: &mut Findings) {
+    if image.section(HIP_FATBIN_SEGMENT).is_none() {
+        return;
+    }
+    if let Ok(wrappers) = wrapper::read(r, image)
+        && wrappers.iter().any(|wrapper| wrapper.magic == Magic::Hipk)
+    {
+        findings.add(
+            Check::ConversionBroken,
+            "has HIPK wrappers but no .rocm_kpack_ref section",
+            "the marker that the wrappers point at",
+        );
+    }
+}
+
+fn kpack_use(r: &dyn ReadAt, image: &Image, findings: &mut Findings) -> Option<KpackUse> {
+    let expected = "a MessagePack map of kpack_search_paths and kernel_name";
+    let mut bad = |e: &dyn std::error::Error| {
+        findings.add(Check::Marker, format!("its marker cannot be read: {}", chain(e)), expected);
+    };
+    let bytes = elf::marker(r, image).inspect_err(|e| bad(e)).ok()?.bytes;
+    let marker = Marker::parse(&bytes).inspect_err(|e| bad(e)).ok()?;
+    if matches!(marker, ParsedMarker::Text(_)) {
+        findings.add(Check::MarkerText, "its marker is plain text", expected);
+    }
+    // That all wrappers can be read is known from reading the marker through the first.
+    let wrappers = wrapper::read(r, image).unwrap_or_default();
+    let co_indexes = wrappers.iter().map(|wrapper| wrapper.co_index).collect();
+    Some(KpackUse { marker, co_indexes })
+}
+
+/// Tells of libraries that are needed and not among the artifacts: whether the system has them is
+/// for packages to say.
+pub(super) fn needed(checked: &[Checked], monitor: &dyn Monitor) {
+    let programs = || {
+        checked.iter().flat_map(|artifact| {
+            artifact.facts.iter().filter_map(move |(path, facts)| match facts {
+                Facts::Program(program) => Some((artifact, path, program)),
+                _ => None,
+            })
+        })
+    };
+    let have: BTreeSet<&str> = programs().filter_map(|(.., p)| p.soname.as_deref()).collect();
+    let mut missing: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (artifact, path, program) in programs() {
+        for needed in program.needed.iter().filter(|needed| !have.contains(needed.as_str())) {
+            missing.entry(needed).or_default().insert(format!("{}/{path}", artifact.label));
+        }
+    }
+    for (needed, by) in missing {
+        let first = by.first().map(String::as_str).unwrap_or_default();
+        let more = if by.len() > 1 { format!(" and {} more", by.len() - 1) } else { String::new() };
+        monitor.detail(&format!("{needed} is not among the artifacts; needed by {first}{more}"));
+    }
+}

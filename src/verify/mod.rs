@@ -1,0 +1,319 @@
+//! Verifying: whether artifacts that were split or recombined hold what users need.
+//!
+//! | | what must always hold | checked in |
+//! |---|---|---|
+//! | 1 | every artifact has a manifest; every file lies under one of its prefixes | `read` |
+//! | 2 | no fat binary is left in a generic tree: device code gone, wrappers at one valid marker | `host` |
+//! | 3 | each tree holds its own ISAs only, by code objects, archives and names alike | `isa`, `kpack` |
+//! | 4 | every archive opens, every kernel decompresses to its size and is a code object | `kpack`, `kpm` |
+//! | 5 | every kernel is found where the marker says, installed, by the runtime's search | `lookup` |
+//! | 6 | no host code in device trees, no archive in generic ones, no path in two | `layout` |
+//! | 7 | every kernel and file of the input is in the output, byte for byte | `source` |
+//!
+//! Nothing stops at the first fault: a damaged file becomes a [`Finding`] and the rest is checked.
+//! Each check has an id, listed with cause and mend in [`Check`] and `docs/verify.md`.
+//!
+//! Files are looked at one by one, in parallel; what several files have to do with each other is
+//! checked on the facts that remain. Kernels are streamed, so memory does not depend on their size.
+
+mod converted;
+mod file;
+mod finding;
+mod host;
+mod isa;
+mod kpack;
+mod kpm;
+mod layout;
+mod lookup;
+mod read;
+mod source;
+mod subject;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use globset::Glob;
+use serde::Serialize;
+
+use crate::artifact::{ArtifactTree, Shard};
+use crate::config::PackagingConfig;
+use crate::database::{Databases, Owner};
+use crate::error::Result;
+use crate::jobs::Jobs;
+use crate::progress::Monitor;
+use crate::tree::{EntryKind, Source, TreePath};
+
+pub use finding::{About, Check, Finding, Severity};
+
+use file::{Facts, Task};
+use finding::Findings;
+use subject::Holds;
+
+/// How to verify.
+pub struct Options<'a> {
+    /// The databases whose files go with their ISA: those that the split was made with.
+    pub databases: Databases,
+    /// Which ISAs are in which group; without it, names and archives tell.
+    pub config: Option<&'a PackagingConfig>,
+    /// What the artifacts were made from, for invariant 7: the one shard of a split, all shards of
+    /// what was recombined.
+    pub source: Option<&'a [Shard]>,
+    /// Findings that are known and accepted.
+    pub allow: Vec<Allow>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self { databases: Databases::known(), config: None, source: None, allow: Vec::new() }
+    }
+}
+
+/// Findings that are known and accepted.
+#[derive(Debug, Clone)]
+pub struct Allow {
+    /// Id of the check.
+    pub id: String,
+    /// Matches `artifact/path`; `*` matches slashes too.
+    pub place: Glob,
+    /// Why it is accepted: repeated by the report.
+    pub reason: String,
+}
+
+/// A finding that was accepted.
+#[derive(Debug, Clone, Serialize)]
+pub struct Allowed {
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Why it was accepted.
+    pub reason: String,
+}
+
+/// What verifying found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The artifacts that were checked, sorted.
+    pub artifacts: Vec<String>,
+    /// Files and links in them.
+    pub files: u64,
+    /// Kernels in their archives.
+    pub kernels: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Sorted by artifact, file and check.
+    pub findings: Vec<Finding>,
+    /// Findings that were accepted, in the same order.
+    pub allowed: Vec<Allowed>,
+    /// One line for each invariant that was checked.
+    pub summary: Vec<InvariantSummary>,
+}
+
+/// The result of one invariant.
+#[derive(Debug, Clone, Serialize)]
+pub struct InvariantSummary {
+    /// Its number.
+    pub invariant: u8,
+    /// What must hold, in short.
+    pub holds: &'static str,
+    /// Findings that are errors.
+    pub errors: usize,
+    /// Findings that are warnings.
+    pub warnings: usize,
+}
+
+impl Report {
+    /// Number of findings that are errors.
+    pub fn errors(&self) -> usize {
+        self.count(Severity::Error)
+    }
+
+    /// Number of findings that are warnings.
+    pub fn warnings(&self) -> usize {
+        self.count(Severity::Warning)
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+}
+
+/// The invariants in short, by number.
+const INVARIANTS: [(u8, &str); 7] = [
+    (1, "manifests list the prefixes of all files"),
+    (2, "host code is whole and without device code"),
+    (3, "each tree holds its own ISAs only"),
+    (4, "kpacks and kernels are whole"),
+    (5, "the runtime finds every kernel"),
+    (6, "each file is in the right tree, each path once"),
+    (7, "nothing of the input is lost or changed"),
+];
+
+/// An artifact with what was found out about its files.
+struct Checked<'a> {
+    artifact: &'a ArtifactTree,
+    label: String,
+    holds: Holds<'a>,
+    /// The artifacts are those of groups.
+    recombined: bool,
+    /// Whose database file or link it is.
+    owners: BTreeMap<&'a TreePath, Owner>,
+    /// Of every file that can be read; not of links.
+    facts: BTreeMap<&'a TreePath, Facts>,
+}
+
+/// Verifies the artifacts in a directory. Damage is reported, not returned: this fails only where
+/// the directory cannot be read or has no artifact in it.
+pub fn directory(
+    dir: &Path,
+    options: &Options,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Report> {
+    let (artifacts, findings) = read::artifacts(dir)?;
+    verify(&artifacts, findings, options, jobs, monitor)
+}
+
+/// Verifies artifacts that were read from disk (so that their manifests are good already).
+pub fn artifacts(
+    artifacts: &[ArtifactTree],
+    options: &Options,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Report> {
+    verify(artifacts, Vec::new(), options, jobs, monitor)
+}
+
+fn verify(
+    artifacts: &[ArtifactTree],
+    mut findings: Vec<Finding>,
+    options: &Options,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Report> {
+    let recombined = subject::are_recombined(artifacts, options.config);
+    let mut checked: Vec<Checked> = artifacts
+        .iter()
+        .map(|artifact| {
+            let files = artifact.tree.iter().filter(|(_, entry)| !entry.is_dir());
+            let owners = files.filter_map(|(path, _)| {
+                subject::owner(artifact, path, &options.databases).map(|(_, owner)| (path, owner))
+            });
+            Checked {
+                artifact,
+                label: artifact.name.to_string(),
+                holds: Holds::of(artifact, options.config, recombined),
+                recombined,
+                owners: owners.collect(),
+                facts: BTreeMap::new(),
+            }
+        })
+        .collect();
+    let bytes = look_at_files(&mut checked, options, &mut findings, jobs, monitor);
+    isa::check(&checked, &mut findings);
+    kpm::check(&checked, &mut findings);
+    lookup::check(&checked, &mut findings);
+    layout::check(&checked, &mut findings);
+    layout::kernels_once(&checked, &mut findings);
+    if let Some(shards) = options.source {
+        let run = (jobs, monitor);
+        source::check(&checked, shards, &options.databases, options.config, run, &mut findings)?;
+    }
+    host::needed(&checked, monitor);
+    Ok(report(&checked, bytes, findings, options))
+}
+
+/// Opens every file once and keeps what is found out. Returns the bytes of all files.
+fn look_at_files(
+    checked: &mut [Checked],
+    options: &Options,
+    findings: &mut Vec<Finding>,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> u64 {
+    let mut files: Vec<(usize, &TreePath, &Source)> = Vec::new();
+    for (i, artifact) in checked.iter().enumerate() {
+        for (path, entry) in artifact.artifact.tree.iter() {
+            if let EntryKind::File(source) = &entry.kind {
+                files.push((i, path, source));
+            }
+        }
+    }
+    let bytes = |(_, _, source): &(usize, &TreePath, &Source)| source.len().unwrap_or(0);
+    files.sort_by_key(|file| std::cmp::Reverse(bytes(file)));
+    let total = files.iter().map(bytes).sum();
+    monitor.begin("verifying", total);
+    let looked = jobs.drive(&files, |&(i, path, source)| {
+        let artifact = &checked[i];
+        monitor.at(&artifact.label);
+        let file = path.to_string();
+        let mut found = Findings::new(&artifact.label, &file);
+        let task = Task {
+            path,
+            source,
+            holds: &artifact.holds,
+            owner: artifact.owners.get(path),
+            debug: artifact.artifact.name.component == "dbg",
+            hash: options.source.is_some(),
+        };
+        let facts = file::look(&task, &mut found);
+        monitor.advance(source.len().unwrap_or(0));
+        (facts, found.list)
+    });
+    monitor.end();
+    for (&(i, path, _), (facts, found)) in files.iter().zip(looked) {
+        findings.extend(found);
+        if let Some(facts) = facts {
+            checked[i].facts.insert(path, facts);
+        }
+    }
+    total
+}
+
+fn report(
+    checked: &[Checked],
+    bytes: u64,
+    mut findings: Vec<Finding>,
+    options: &Options,
+) -> Report {
+    findings.sort();
+    findings.dedup();
+    let matchers: Vec<_> =
+        options.allow.iter().map(|allow| (allow, allow.place.compile_matcher())).collect();
+    let mut allowed = Vec::new();
+    findings.retain(|finding| {
+        let by = matchers
+            .iter()
+            .find(|(allow, place)| allow.id == finding.id.id() && place.is_match(finding.place()));
+        if let Some((allow, _)) = by {
+            allowed.push(Allowed { finding: finding.clone(), reason: allow.reason.clone() });
+        }
+        by.is_none()
+    });
+    let kernels =
+        checked.iter().flat_map(|artifact| artifact.facts.values()).map(|facts| match facts {
+            Facts::Kpack(Some(kpack)) => kpack.kernels.len() as u64,
+            _ => 0,
+        });
+    let files = checked.iter().flat_map(|artifact| artifact.artifact.tree.iter());
+    let last = if options.source.is_some() { 7 } else { 6 };
+    let summary =
+        INVARIANTS.iter().filter(|(number, _)| *number <= last).map(|&(invariant, holds)| {
+            let count = |severity| {
+                findings
+                    .iter()
+                    .filter(|f| f.invariant == invariant && f.severity == severity)
+                    .count()
+            };
+            let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+            InvariantSummary { invariant, holds, errors, warnings }
+        });
+    Report {
+        artifacts: checked.iter().map(|artifact| artifact.label.clone()).collect(),
+        files: files.filter(|(_, entry)| !entry.is_dir()).count() as u64,
+        kernels: kernels.sum(),
+        bytes,
+        summary: summary.collect(),
+        findings,
+        allowed,
+    }
+}

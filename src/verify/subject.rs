@@ -1,0 +1,165 @@
+//! What each artifact is for, told from its name and, where there is one, the configuration.
+
+use crate::artifact::ArtifactTree;
+use crate::config::PackagingConfig;
+use crate::database::{Databases, Owner};
+use crate::target::{Family, TargetId};
+use crate::tree::{EntryKind, TreePath};
+
+/// Whose files an artifact holds.
+#[derive(Debug, Clone)]
+pub(super) enum Holds<'a> {
+    /// Host code and what is for all GPUs.
+    Generic,
+    /// One ISA's, as splitting makes it.
+    Isa(TargetId),
+    /// Database files of a family of ISAs, as splitting makes it.
+    Family(Family),
+    /// A group's, as recombining makes it.
+    Group(Members<'a>),
+}
+
+/// The ISAs of a group.
+#[derive(Debug, Clone)]
+pub(super) enum Members<'a> {
+    /// Those that the configuration gives the group of this name, of this component.
+    Configured(&'a PackagingConfig, String, &'a str),
+    /// The name is that of a family: its processors.
+    Family(Family),
+    /// The name is that of a processor: it and its feature variants.
+    Processor(String),
+    /// Nothing says: whatever its archives are for.
+    Unknown,
+}
+
+impl<'a> Holds<'a> {
+    /// Tells what an artifact is for. `recombined` says that the artifacts are those of groups.
+    pub fn of(
+        artifact: &'a ArtifactTree,
+        config: Option<&'a PackagingConfig>,
+        recombined: bool,
+    ) -> Self {
+        let target = artifact.name.target.as_str();
+        if artifact.name.is_generic() {
+            return Self::Generic;
+        }
+        if let Some(config) = config {
+            let component = artifact.name.prefix();
+            if config.groups_of(&component).contains_key(target) {
+                return Self::Group(Members::Configured(config, component, target));
+            }
+        }
+        let isa = target.parse::<TargetId>().ok();
+        match (isa, Family::parse(target)) {
+            (Some(isa), _) if !recombined => Self::Isa(isa),
+            (Some(isa), _) if isa.known().is_some() => {
+                Self::Group(Members::Processor(isa.processor().to_owned()))
+            }
+            (_, Some(family)) if !recombined => Self::Family(family),
+            (_, Some(family)) => Self::Group(Members::Family(family)),
+            _ => Self::Group(Members::Unknown),
+        }
+    }
+
+    /// Whether code for an ISA may be in it.
+    pub fn allows(&self, isa: &TargetId) -> bool {
+        match self {
+            Self::Generic => false,
+            Self::Isa(own) => own == isa,
+            Self::Family(family) => family_takes(family, isa),
+            Self::Group(Members::Configured(config, component, name)) => {
+                config.group_of(component, isa) == Some(name)
+            }
+            Self::Group(Members::Family(family)) => family_takes(family, isa),
+            Self::Group(Members::Processor(own)) => own == isa.processor(),
+            Self::Group(Members::Unknown) => true,
+        }
+    }
+
+    /// Whether a database file may be in it.
+    pub fn allows_owner(&self, owner: &Owner) -> bool {
+        match (self, owner) {
+            (Self::Family(own), Owner::Family(family)) => own == family,
+            (Self::Isa(_), Owner::Family(_)) | (Self::Family(_), Owner::Isa(_)) => false,
+            (_, Owner::Isa(isa)) => self.allows(isa),
+            (_, Owner::Family(family)) => family.members().any(|isa| self.allows(&isa)),
+        }
+    }
+
+    /// What may be in it, in words.
+    pub fn expected(&self) -> String {
+        match self {
+            Self::Generic => "no code of any GPU".into(),
+            Self::Isa(isa) => format!("{isa} only"),
+            Self::Family(family) | Self::Group(Members::Family(family)) => {
+                format!("ISAs of the family {family} only")
+            }
+            Self::Group(Members::Configured(config, component, name)) => {
+                let group = config.groups_of(component).get(*name);
+                let isas = group.map(|group| group.architectures.join(", ")).unwrap_or_default();
+                format!("the ISAs of the group {name} only ({isas})")
+            }
+            Self::Group(Members::Processor(own)) => format!("{own} and its feature variants only"),
+            Self::Group(Members::Unknown) => "the group's ISAs only".into(),
+        }
+    }
+}
+
+/// A family's ISAs, and the generic processors whose code they run.
+fn family_takes(family: &Family, isa: &TargetId) -> bool {
+    family.contains(isa)
+        || isa.is_generic()
+            && family.members().any(|member| {
+                member.known().and_then(|known| known.generic) == Some(isa.processor())
+            })
+}
+
+/// Whether the artifacts are those of groups. Without a configuration their names tell: a target that
+/// is neither an ISA nor a family, a family with archives in it, or an ISA with those of its feature
+/// variants, is a group.
+pub(super) fn are_recombined(artifacts: &[ArtifactTree], config: Option<&PackagingConfig>) -> bool {
+    let device = || artifacts.iter().filter(|artifact| !artifact.name.is_generic());
+    let variants = device().any(|artifact| artifact.name.target.contains(':'));
+    device().any(|artifact| {
+        let target = artifact.name.target.as_str();
+        let component = artifact.name.prefix();
+        let configured =
+            config.is_some_and(|config| config.groups_of(&component).contains_key(target));
+        let archive = |end: &str| {
+            let mut names = artifact.tree.iter().map(|(path, _)| path.file_name());
+            names.any(|name| String::from_utf8_lossy(name).contains(end))
+        };
+        let group = match target.parse::<TargetId>() {
+            // A chip that the table does not know, unless the archives are for others.
+            Ok(isa) if isa.known().is_none() => {
+                archive(".kpack") && !archive(&format!("_{target}.kpack"))
+            }
+            Ok(_) => !variants && archive(&format!("_{target}:")),
+            Err(_) => Family::parse(target).is_none() || archive(".kpack"),
+        };
+        configured || group
+    })
+}
+
+/// Whose database file stands at a path. A link is that of the file it leads to inside the artifact;
+/// one that leads to none, that of its own name.
+pub(super) fn owner(
+    artifact: &ArtifactTree,
+    path: &TreePath,
+    databases: &Databases,
+) -> Option<(String, Owner)> {
+    let mut end = path.clone();
+    // As many steps as the kernel takes before it gives up on a loop of links.
+    for _ in 0..40 {
+        end = match &artifact.tree.get(&end)?.kind {
+            EntryKind::Symlink(target) => match end.resolve_link(target) {
+                Some(next) if artifact.tree.get(&next).is_some() => next,
+                _ => break,
+            },
+            EntryKind::HardLink(first) => first.clone(),
+            EntryKind::Dir | EntryKind::File(_) => break,
+        };
+    }
+    let below = end.strip_prefix(artifact.prefix_of(&end)?)?;
+    databases.owner(&below).map(|(name, owner)| (name.to_owned(), owner))
+}
