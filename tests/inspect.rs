@@ -212,8 +212,7 @@ fn a_converted_library_shows_where_its_kernels_are() {
     assert_eq!(report["problems"], json!([]));
     let out = dir.path().join("out");
     let so = dir.path().join(so);
-    let text =
-        fails(1, &["extract".as_ref(), so.as_ref(), "--output-dir".as_ref(), out.as_ref()]);
+    let text = fails(1, &["extract".as_ref(), so.as_ref(), "--output-dir".as_ref(), out.as_ref()]);
     assert!(text.contains("kpack archives") && !out.exists(), "{text}");
 }
 
