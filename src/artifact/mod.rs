@@ -53,8 +53,8 @@ impl ArtifactTree {
             manifest.extend_from_slice(prefix.as_bytes());
             manifest.push(b'\n');
         }
-        let newest = self.tree.iter().filter_map(|(_, entry)| entry.mtime).max();
-        let entry = Entry::file(0o644, newest, Source::Bytes(Arc::from(manifest)));
+        let mtime = self.tree.newest_mtime();
+        let entry = Entry::file(0o644, mtime, Source::Bytes(Arc::from(manifest)));
         let path = TreePath::new(MANIFEST).expect("a plain name");
         tree.insert(path, entry).expect("no prefix is called like the manifest");
         tree

@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::Format;
 use crate::error::{Error, Errors, Result};
-use crate::tree::{EntryKind, Tree, TreePath};
+use crate::tree::{Tree, TreePath};
 
 /// What a package is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -261,7 +261,8 @@ pub struct Package {
     pub gpu_targets: Vec<String>,
     /// The content; paths are relative to `/`.
     pub tree: Tree,
-    /// `SOURCE_DATE_EPOCH`, or the newest modification time in the set of packages ([`newest_mtime`]).
+    /// `SOURCE_DATE_EPOCH`, or the newest modification time in the set of packages
+    /// ([`Tree::newest_mtime`]).
     /// The date of the changelog entry and of files that have none; no file is dated later.
     pub date: i64,
     /// What changed in this version, one item a line.
@@ -548,12 +549,6 @@ fn is_deb_relation(text: &str) -> bool {
             && version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+-~:".contains(&b))
     });
     check_name(name, Format::Deb).is_ok() && version != Some(false)
-}
-
-/// The newest modification time of files in a tree.
-pub fn newest_mtime(tree: &Tree) -> Option<i64> {
-    let files = tree.iter().filter(|(_, entry)| matches!(entry.kind, EntryKind::File(_)));
-    files.filter_map(|(_, entry)| entry.mtime).max()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::Options;
 use super::assign::Staged;
 use crate::config::{DebRelations, Definition, PackagesConfig, PackagingConfig, RpmRelations};
 use crate::error::{Error, Errors, Result};
-use crate::package::spec::{Kind, Op, Package, Relation, RelationKind, newest_mtime};
+use crate::package::spec::{Kind, Op, Package, Relation, RelationKind};
 use crate::tree::Tree;
 
 /// The package with host code of a definition that has device code.
@@ -30,7 +30,7 @@ pub(super) fn packages(
         .map(|s| (s.definition.name.as_str(), s.groups.keys().cloned().collect()))
         .collect();
     let trees = || staged.iter().flat_map(|s| std::iter::once(&s.generic).chain(s.groups.values()));
-    let newest = trees().filter_map(newest_mtime).max().unwrap_or(0);
+    let newest = trees().filter_map(Tree::newest_mtime).max().unwrap_or(0);
     let relating = Relating {
         groups,
         config,

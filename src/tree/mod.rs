@@ -147,6 +147,13 @@ impl Tree {
         self.entries.is_empty()
     }
 
+    /// The newest modification time of its files. Times of directories say when they were filled, which
+    /// is another at every run.
+    pub fn newest_mtime(&self) -> Option<i64> {
+        let files = self.entries.values().filter(|entry| entry.source().is_some());
+        files.filter_map(|entry| entry.mtime).max()
+    }
+
     /// Whether it has anything but directories.
     pub fn has_files(&self) -> bool {
         self.entries.values().any(|entry| !entry.is_dir())
