@@ -685,3 +685,23 @@ fn no_damage_panics() {
         }
     }
 }
+
+/// Sections of type NULL are not checked when headers are read: whatever they claim must not count.
+#[test]
+fn a_null_section_with_a_name_is_no_section() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = fs::read(rocfft()).unwrap();
+    let number = |at: usize, len: usize| {
+        good[at..at + len].iter().rev().fold(0usize, |n, &byte| n << 8 | usize::from(byte))
+    };
+    let (table, count) = (number(40, 8), number(60, 2));
+    for section in 1..count {
+        let mut bad = good.clone();
+        let header = table + section * 64;
+        bad[header + 4..header + 8].fill(0);
+        bad[header + 16..header + 40].fill(0xff);
+        let path = dir.path().join(format!("{section}.so"));
+        fs::write(&path, bad).unwrap();
+        let _ = inspect(&path);
+    }
+}
