@@ -21,7 +21,7 @@ use gfxpack::kpack::reader::Archive;
 use gfxpack::kpack::writer::{Compression, FrameCompressor, Writer};
 use gfxpack::progress::Silent;
 use gfxpack::recombine;
-use gfxpack::split::{self, MarkerForm, split};
+use gfxpack::split::{self, Layout, MarkerForm, Scope, split};
 use gfxpack::target::TargetId;
 use gfxpack::tree::dir::{Copying, OutputDir, write};
 use gfxpack::verify::{self, Check, Options, Report, Severity};
@@ -401,6 +401,8 @@ const DAMAGES: &[Damage] = damages! {
     "manifest line with nothing under it" BOTH "manifest-unused" |v| v.manifest(&v.tree_of("gfx1100"), "math-libs/gone/stage");
     "kpack and its manifest deleted" SPLIT "manifest-unused" |v| { v.remove(&v.kpack("gfx1100")); v.remove(&v.kpm("gfx1100")) };
 
+    "named pipe in a tree" BOTH "unreadable" |v| assert!(std::process::Command::new("mkfifo").arg(v.at("fft_lib_generic/math-libs/rocFFT/stage/lib/pipe")).status().unwrap().success());
+
     "fat library left in the generic tree" BOTH "fat-binary-left" |v| v.write(LIB, original(FAT_LIB));
     "fat executable left in the generic tree" BOTH "fat-binary-left" |v| v.write(TOOL, original(FAT_TOOL));
     "wrapper reverted to HIPF" BOTH "conversion-broken" |v| {
@@ -479,6 +481,7 @@ const DAMAGES: &[Damage] = damages! {
     "kernel that wants a feature which its id leaves open" SPLIT "kernel-features" |v| foreign_tree(v, "gfx90a", 0x53f | 0x300, |_| true);
     "database file moved to another ISA's tree" SPLIT "isa-mixed" |v| v.rename(&v.database("gfx1100", "Kernels.so-000-@.hsaco"), &format!("blas_lib_gfx1101/{DATABASE}/Kernels.so-000-gfx1100.hsaco"));
     "database file moved to another group's tree" RECOMBINED "isa-mixed" |v| v.rename(&v.database("gfx1100", "Kernels.so-000-@.hsaco"), &format!("blas_lib_gfx120X/{DATABASE}/Kernels.so-000-gfx1100.hsaco"));
+    "tree of a group that the configuration does not have" RECOMBINED "group-unknown" |v| v.rename("fft_lib_gfx115X", "fft_lib_strix");
     ".hsaco of another ISA under the right name" BOTH "database-isa" |v| v.copy(&v.database("gfx1101", "Kernels.so-000-@.hsaco"), &v.database("gfx1100", "Kernels.so-000-@.hsaco"));
     ".co of another ISA under the right name" BOTH "database-isa" |v| {
         let name = "TensileLibrary_Type_SS_Contraction_l_Ailk_Bjlk_Cijk_Dijk_@.co";
@@ -610,6 +613,21 @@ fn undamaged_trees_raise_nothing() {
         let options = Options { source: Some(&source), ..Options::default() };
         let report = verify::directory(&dir, &options, &Jobs::new(1, 1 << 20), &Silent).unwrap();
         assert_eq!(report.findings, []);
+    }
+    // Every way to split.
+    let shards = shards();
+    for (scope, layout, compression) in [
+        (Scope::Prefix, Layout::Stage, Compression::None),
+        (Scope::Binary, Layout::InPlace, Compression::Zstd { level: 1 }),
+        (Scope::Component, Layout::InPlace, Compression::Zstd { level: 1 }),
+    ] {
+        let options = split::Options { scope, layout, compression, ..split::Options::default() };
+        let dir = tempfile::tempdir().unwrap();
+        write_artifacts(&dir.path().join("out"), &split_shard(&shards[0], &options));
+        let options = Options { source: Some(&shards[..1]), ..Options::default() };
+        let jobs = Jobs::new(2, 64 << 20);
+        let report = verify::directory(&dir.path().join("out"), &options, &jobs, &Silent).unwrap();
+        assert_eq!(report.findings, [], "{scope:?} {layout:?}");
     }
     let split = artifact::read_shards(&good().join("all")).unwrap();
     let config = config();

@@ -21,6 +21,7 @@ mod file;
 mod finding;
 mod host;
 mod isa;
+mod junit;
 mod kpack;
 mod kpm;
 mod layout;
@@ -208,6 +209,7 @@ fn verify(
             }
         })
         .collect();
+    subject::check_groups(&checked, options.config, &mut findings);
     let bytes = look_at_files(&mut checked, options, &mut findings, jobs, monitor);
     isa::check(&checked, &mut findings);
     kpm::check(&checked, &mut findings);
