@@ -5,6 +5,7 @@
 //! table in `docs/verify.md` is made from the one here (`GFXPACK_UPDATE_DOCS=1` writes it).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::semicolon_if_nothing_returned, reason = "damages are expressions in a table")]
 
 use std::fs;
 use std::io::Cursor;
@@ -267,6 +268,17 @@ impl Victim {
         });
     }
 
+    /// Changes an entry of the dynamic section.
+    fn dynamic(&self, path: &str, tag: u64, edit: impl Fn(u64) -> u64) {
+        let (offset, size, ..) = self.section(path, ".dynamic");
+        self.edit(path, |bytes| {
+            let mut entries = bytes[offset..offset + size].chunks_exact_mut(16);
+            let entry = entries.find(|entry| entry[..8] == tag.to_le_bytes()).unwrap();
+            let value = u64::from_le_bytes(entry[8..].try_into().unwrap());
+            entry[8..].copy_from_slice(&edit(value).to_le_bytes());
+        });
+    }
+
     /// Writes an archive anew with other kernels, and its manifest so that it fits.
     fn rebuild(&self, isa: &str, edit: impl FnOnce(&mut Vec<Kernel>)) {
         let path = self.kpack(isa);
@@ -308,8 +320,8 @@ struct Kernel {
     unnamed: bool,
 }
 
-fn read_kpack(bytes: &Vec<u8>) -> Vec<Kernel> {
-    let archive = Archive::open(bytes).unwrap();
+fn read_kpack(bytes: &[u8]) -> Vec<Kernel> {
+    let archive = Archive::open(&bytes).unwrap();
     let entries = archive.entries().iter();
     entries
         .map(|e| Kernel {
@@ -425,6 +437,9 @@ const DAMAGES: &[Damage] = damages! {
             entry.unwrap()[16] ^= 0x40;
         })
     };
+    "DT_GNU_HASH led elsewhere" BOTH "conversion-broken" |v| v.dynamic(LIB, 0x6fff_fef5, |value| value + 8);
+    "DT_RELACOUNT too high" BOTH "conversion-broken" |v| v.dynamic(LIB, 0x6fff_fff9, |value| value + 1000);
+    "DT_SYMTAB of a host-only library led elsewhere" BOTH "host-damaged" |v| v.dynamic(SUPPORT, 6, |value| value + 24);
     ".hip_fatbin PROGBITS again" BOTH "conversion-broken" |v| {
         let (.., header) = v.section(LIB, ".hip_fatbin");
         v.edit(LIB, |b| { b[header + 4] = 1; b[header + 32..header + 40].copy_from_slice(&64u64.to_le_bytes()) })

@@ -57,13 +57,14 @@ pub(super) fn program(
         isas: BTreeSet::new(),
     };
     if !task.debug && !is_debug_file(&image) {
-        let check = match state {
-            State::Converted => Check::ConversionBroken,
-            _ => Check::HostDamaged,
-        };
         for problem in elf::problems(r, &image) {
-            findings.add(check, chain(&problem), "a file as the loader and the runtime take it");
+            findings.add(
+                check_of(state),
+                chain(&problem),
+                "a file as the loader and the runtime take it",
+            );
         }
+        tables(r, &image, check_of(state), findings);
     }
     match state {
         State::NoSections => findings.add(
@@ -76,6 +77,51 @@ pub(super) fn program(
         State::Fat => fat(r, image, task, &mut facts, findings),
     }
     facts
+}
+
+fn check_of(state: State) -> Check {
+    if state == State::Converted { Check::ConversionBroken } else { Check::HostDamaged }
+}
+
+/// The dynamic section leads to the tables that the section headers know, and DT_RELACOUNT counts no
+/// more than the relative relocations that stand first: the loader does not look at their types.
+fn tables(r: &dyn ReadAt, image: &Image, check: Check, findings: &mut Findings) {
+    const DT_HASH: u64 = 4;
+    const DT_SYMTAB: u64 = 6;
+    const DT_GNU_HASH: u64 = 0x6fff_fef5;
+    const DT_RELACOUNT: u64 = 0x6fff_fff9;
+    const R_X86_64_RELATIVE: u32 = 8;
+    let Ok(dynamic) = Dynamic::read_entries(r, image) else { return };
+    for (tag, field, name) in [
+        (DT_HASH, "DT_HASH", ".hash"),
+        (DT_SYMTAB, "DT_SYMTAB", ".dynsym"),
+        (DT_GNU_HASH, "DT_GNU_HASH", ".gnu.hash"),
+    ] {
+        if let (Some(value), Some(section)) = (dynamic.get(tag), image.section(name))
+            && value != section.sh_addr
+        {
+            let expected = format!("{:#x}, the address of {name}", section.sh_addr);
+            findings.add(check, format!("{field} is {value:#x}"), expected);
+        }
+    }
+    if let (Some(count), Some(section)) = (dynamic.get(DT_RELACOUNT), image.section(".rela.dyn")) {
+        let mut relative = 0;
+        let range = section.file_range();
+        // The type is the second half of r_info, little-endian, so its first four bytes.
+        let kind = |i: u64| {
+            let mut word = [0; 4];
+            let at = range.start + i * 24 + 8;
+            let read = at + 16 <= range.end && r.read_exact_at(&mut word, at).is_ok();
+            read.then(|| u32::from_le_bytes(word))
+        };
+        while relative < count && kind(relative) == Some(R_X86_64_RELATIVE) {
+            relative += 1;
+        }
+        if relative < count {
+            let expected = format!("at most {relative}, the relative relocations that stand first");
+            findings.add(check, format!("DT_RELACOUNT is {count}"), expected);
+        }
+    }
 }
 
 /// A file that holds the debug information of another has its headers and not its bytes.
