@@ -80,22 +80,36 @@ impl Error {
         &self.message
     }
 
-    /// What the user can do, where it is known.
+    /// What the user can do, where it is known: what was said with the error, or what follows from
+    /// the system's refusal.
     pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref()
-    }
-
-    /// Whether the cause is a device without space left, which the binary explains at more length.
-    pub fn is_disk_full(&self) -> bool {
-        let mut cause = StdError::source(self);
-        while let Some(error) = cause {
-            if let Some(io) = error.downcast_ref::<std::io::Error>() {
-                return io.kind() == std::io::ErrorKind::StorageFull;
+        self.hint.as_deref().or_else(|| {
+            let mut cause = StdError::source(self);
+            while let Some(error) = cause {
+                if let Some(io) = error.downcast_ref::<std::io::Error>() {
+                    return system_hint(io.kind());
+                }
+                cause = error.source();
             }
-            cause = error.source();
-        }
-        false
+            None
+        })
     }
+}
+
+fn system_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
+    use std::io::ErrorKind;
+    Some(match kind {
+        ErrorKind::StorageFull => "free some space, or put the output on another disk",
+        ErrorKind::QuotaExceeded => "raise the quota, or put the output on another disk",
+        ErrorKind::PermissionDenied => "run as a user who may, or change the file's permissions",
+        ErrorKind::ReadOnlyFilesystem => {
+            "the file system is mounted read-only: name another output"
+        }
+        ErrorKind::NotFound => {
+            "check the spelling; a relative path starts at the current directory"
+        }
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Error {

@@ -26,6 +26,7 @@
 //! - [`elf`], [`fatbin`], [`kpack`], [`database`]: the formats; they take readers, not paths;
 //! - [`tree`], [`artifact`], [`config`]: what stages work on;
 //! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
+//! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
 //! - [`pipeline`] strings the stages together.
 //!
 //! Stages never import each other; only the binary prints, exits, or knows the command line.
@@ -33,13 +34,16 @@
 pub mod artifact;
 pub mod config;
 pub mod database;
+pub mod discover;
 pub mod elf;
 pub mod error;
 pub mod fatbin;
+pub mod inspect;
 pub mod jobs;
 pub mod kpack;
 mod msgpack;
 pub mod package;
+pub mod pipeline;
 pub mod progress;
 pub mod read_at;
 pub mod recombine;

@@ -86,7 +86,9 @@ pub fn read_artifacts(parent: &Path) -> Result<Vec<ArtifactTree>> {
         let dir = parent.join(&name);
         match ArtifactName::parse(&name.to_string_lossy()) {
             Err(e) => {
-                faults.push(Error::failed("is not called like an artifact").at(dir).because(e))
+                faults.push(Error::failed("is not called like an artifact").at(dir).because(e).hint(
+                    "rename it, or move it out of the shard: what is no artifact cannot be packaged",
+                ));
             }
             Ok(name) => match read_artifact(&dir, name) {
                 Ok(artifact) => artifacts.push(artifact),

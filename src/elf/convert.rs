@@ -1,15 +1,15 @@
 //! Device code out, marker in: the new file as pieces of the old one and a few kilobytes.
 //!
-//! [`super::layout`] decides where everything goes. Here every place that has to know is told:
+//! `layout.rs` decides where everything goes. Here every place that has to know is told:
 //!
 //! - the wrappers: magic, code-object index, address of the marker, with its relocation;
 //! - program headers, section headers, the ELF header;
-//! - DT_HASH, DT_GNU_HASH, DT_SYMTAB where those sections moved;
+//! - DT_HASH, DT_GNU_HASH, DT_SYMTAB, DT_STRTAB where those sections moved;
 //! - symbols: section numbers behind the new section, addresses in sections that moved.
 //!
 //! Nothing else changes: addresses of code and data, dynamic entries, notes, the build id.
 
-use super::dynamic::{DT_GNU_HASH, DT_HASH, DT_RELACOUNT, DT_SYMTAB, Dynamic};
+use super::dynamic::{DT_GNU_HASH, DT_HASH, DT_RELACOUNT, DT_STRTAB, DT_SYMTAB, Dynamic};
 use super::edit::Edits;
 use super::image::{
     HIP_FATBIN, Image, KPACK_REF, PAGE, PHDR_SIZE, PT_LOAD, PT_PHDR, SHDR_SIZE, SHF_INFO_LINK,
@@ -155,7 +155,7 @@ impl Converter<'_> {
         }
 
         let mut sections = self.sections(&numbers);
-        self.symbols(&numbers, &sections)?;
+        self.symbols(&numbers)?;
         self.dynamic()?;
         self.wrappers(wrappers)?;
         self.move_bytes(marker, append, tail_start, &mut tail)?;
@@ -209,26 +209,16 @@ impl Converter<'_> {
         Ok(Conversion { pieces, len, marker_vaddr: vaddr, removed })
     }
 
-    /// The new section table as places in the old one; `None` is the marker's. Sections that leave
-    /// with the marker stand behind it: tools want address order.
+    /// The new section table as places in the old one; `None` is the marker's, in address order.
+    /// Sections that move keep their places: GNU strip goes through the table along `sh_link`, and
+    /// would number the sections anew, but not those in dynamic symbols.
     fn section_order(&self) -> Vec<Option<usize>> {
-        let leaving = self.layout.units.iter().filter(|unit| !unit.stays);
-        let leaving: Vec<usize> = leaving.flat_map(|unit| unit.sections.clone()).collect();
         let after = match self.layout.mode {
             Mode::Append(_) => self.image.sections.iter().rposition(Section::is_alloc),
             _ => None,
         };
-        let after = after.unwrap_or(self.layout.fatbin);
-        let mut order = Vec::with_capacity(self.image.sections.len() + 1);
-        for i in 0..self.image.sections.len() {
-            if !leaving.contains(&i) {
-                order.push(Some(i));
-            }
-            if i == after {
-                order.push(None);
-                order.extend(leaving.iter().copied().map(Some));
-            }
-        }
+        let mut order: Vec<Option<usize>> = (0..self.image.sections.len()).map(Some).collect();
+        order.insert(after.unwrap_or(self.layout.fatbin) + 1, None);
         order
     }
 
@@ -336,20 +326,30 @@ impl Converter<'_> {
         }
         match layout.mode {
             Mode::InPlace => {}
+            Mode::Behead(kept) => {
+                let s = &mut segments[layout.load];
+                let gone = kept - s.p_vaddr;
+                (s.p_vaddr, s.p_paddr) = (kept, s.p_paddr.wrapping_add(gone));
+                (s.p_filesz, s.p_memsz) = (s.p_filesz - gone, s.p_memsz - gone);
+                s.p_offset = layout.cut.start;
+            }
             Mode::Split(kept) => {
                 let old = &self.image.segments[layout.load];
                 let first = &mut segments[layout.load];
                 let hole = layout.cut.start - old.p_offset;
                 let before = kept - old.p_vaddr;
-                (first.p_filesz, first.p_memsz) = (hole, before);
+                (first.p_filesz, first.p_memsz) = (hole, layout.hole_end - old.p_vaddr);
                 first.p_offset = old.p_offset;
-                // eu-elflint does not like an executable segment without code.
-                let code = self.image.sections.iter().any(|s| {
-                    s.sh_flags & SHF_EXECINSTR != 0
-                        && s.is_alloc()
-                        && old.memory_range().contains(&s.sh_addr)
-                        && s.sh_addr >= kept
-                });
+                // eu-elflint does not like executable segments without code.
+                let has_code = |from: u64, to: u64| {
+                    let code = |s: &&Section| s.is_alloc() && s.sh_flags & SHF_EXECINSTR != 0;
+                    let mut code = self.image.sections.iter().filter(code);
+                    code.any(|s| (from..to).contains(&s.sh_addr))
+                };
+                if !has_code(old.p_vaddr, kept) {
+                    first.p_flags &= !PF_X;
+                }
+                let code = has_code(kept, old.memory_range().end);
                 let rest = Segment {
                     p_flags: if code { old.p_flags } else { old.p_flags & !PF_X },
                     p_offset: layout.cut.start,
@@ -393,7 +393,7 @@ impl Converter<'_> {
     }
 
     /// Renumbers the sections of symbols, and moves symbols that stand for moved sections.
-    fn symbols(&mut self, numbers: &[u32], sections: &[Section]) -> Result<(), ConvertError> {
+    fn symbols(&mut self, numbers: &[u32]) -> Result<(), ConvertError> {
         let code = &self.image.sections[self.layout.fatbin];
         let nobits_end = code.sh_addr + self.layout.nobits;
         for (i, table) in self.image.sections.iter().enumerate() {
@@ -415,10 +415,11 @@ impl Converter<'_> {
                 let old = usize::from(st_shndx);
                 let Some(&new) = numbers.get(old) else { continue };
                 let mut new = u16::try_from(new).expect("the count of sections was checked");
-                if old != 0 && self.is_moved(old) {
-                    let old_addr = self.image.sections[old].sh_addr;
-                    let delta = sections[old].sh_addr.wrapping_sub(old_addr);
-                    symbol[8..16].copy_from_slice(&st_value.wrapping_add(delta).to_le_bytes());
+                if old != 0
+                    && self.is_moved(old)
+                    && let Some(moved) = self.moved_addr(st_value)
+                {
+                    symbol[8..16].copy_from_slice(&moved.to_le_bytes());
                 } else if old == self.layout.fatbin
                     && st_value > nobits_end
                     && table.sh_type == SHT_SYMTAB
@@ -439,7 +440,7 @@ impl Converter<'_> {
 
     fn dynamic(&mut self) -> Result<(), ConvertError> {
         let dynamic = Dynamic::read_entries(self.r, self.image)?;
-        for tag in [DT_HASH, DT_GNU_HASH, DT_SYMTAB] {
+        for tag in [DT_HASH, DT_GNU_HASH, DT_SYMTAB, DT_STRTAB] {
             if let Some(value) = dynamic.get(tag)
                 && let Some(moved) = self.moved_addr(value)
                 && let Some(at) = dynamic.value_offset(tag)

@@ -24,7 +24,7 @@ impl Edits {
             .buffers
             .range(..end)
             .rev()
-            .take_while(|(at, buffer)| *at + buffer.len() as u64 > offset)
+            .take_while(|(at, buffer)| *at + buffer.as_slice().len() as u64 > offset)
             .map(|(&at, _)| at)
             .collect();
         let first = touched.last().map_or(offset, |&at| at.min(offset));
@@ -106,6 +106,7 @@ fn index(n: u64) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "the files of the tests are small")]
 mod tests {
     use super::*;
 

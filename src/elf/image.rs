@@ -8,7 +8,7 @@
 //!
 //! [`Image::read`] holds what it accepts to this: the tables and every section's bytes lie in the
 //! file, and no range wraps. It does not check that segments lie in the file (those of a separate
-//! debug file do not), are in order or free of overlap: [`super::verify`] and [`super::convert`]
+//! debug file do not), are in order or free of overlap: [`super::verify`] and [`mod@super::convert`]
 //! do, where it matters.
 //!
 //! Source: System V gABI chapters 4 and 5, psABI for x86-64.
@@ -52,12 +52,13 @@ pub(crate) const SHT_GROUP: u32 = 17;
 pub(crate) const SHT_SYMTAB_SHNDX: u32 = 18;
 pub(crate) const SHT_GNU_HASH: u32 = 0x6fff_fff6;
 pub(crate) const SHF_ALLOC: u64 = 2;
+pub(crate) const SHF_TLS: u64 = 0x400;
 pub(crate) const SHF_INFO_LINK: u64 = 0x40;
 pub(crate) const SHN_LORESERVE: u16 = 0xff00;
 pub(crate) const SHN_ABS: u16 = 0xfff1;
 
 /// More section headers than any linked program has, few enough to hold in memory.
-const MAX_SECTIONS: u64 = 1 << 20;
+const MAX_SECTIONS: u64 = 1 << 18;
 /// The same for the names of all sections together.
 const MAX_NAMES: u64 = 64 << 20;
 
@@ -101,12 +102,12 @@ impl Segment {
 
     /// The bytes of the file that it maps.
     pub fn file_range(&self) -> Range<u64> {
-        self.p_offset..self.p_offset + self.p_filesz
+        self.p_offset..self.p_offset.saturating_add(self.p_filesz)
     }
 
     /// The addresses that it covers.
     pub fn memory_range(&self) -> Range<u64> {
-        self.p_vaddr..self.p_vaddr + self.p_memsz
+        self.p_vaddr..self.p_vaddr.saturating_add(self.p_memsz)
     }
 }
 
@@ -165,12 +166,12 @@ impl Section {
     /// The bytes of the file that it has: none for a NOBITS section.
     pub fn file_range(&self) -> Range<u64> {
         let size = if self.sh_type == SHT_NOBITS { 0 } else { self.sh_size };
-        self.sh_offset..self.sh_offset + size
+        self.sh_offset..self.sh_offset.saturating_add(size)
     }
 
     /// The addresses that it covers.
     pub fn memory_range(&self) -> Range<u64> {
-        self.sh_addr..self.sh_addr + self.sh_size
+        self.sh_addr..self.sh_addr.saturating_add(self.sh_size)
     }
 }
 
@@ -404,7 +405,7 @@ impl Image {
                 return Err(ElfError::field(field, at, section.sh_name, expected));
             };
             // No name that matters is longer; a hostile table must not be copied for each section.
-            let tail = &tail[..tail.len().min(256)];
+            let tail = &tail[..tail.len().min(128)];
             let end = tail.iter().position(|&b| b == 0).unwrap_or(tail.len());
             section.name = String::from_utf8_lossy(&tail[..end]).into_owned();
         }

@@ -10,20 +10,27 @@
 //!   room. Keeping the last and not the first leaves symbols that name the bundle in their section.
 //! - The program header table stays where it is and needs 56 bytes for one more entry. What stands
 //!   behind it and is reached through a header only (notes, the interpreter's name, hash tables, the
-//!   dynamic symbols) moves away; notes come back behind the longer table where they fit, since
+//!   dynamic symbols and their names) moves away; notes come back behind the longer table where they fit, since
 //!   the kernel writes the first page of a file into core dumps for the sake of the build id.
+//! - Where the device code is the first thing of its segment, the segment simply begins later: GNU strip
+//!   cannot keep the offset of a segment without bytes.
 //! - Device code too small for a hole is overwritten in place; if not even the marker fits, a new
 //!   segment behind all others takes it.
 
 use super::convert::ConvertError;
 use super::image::{
-    HIP_FATBIN, Image, KPACK_REF, PAGE, PHDR_SIZE, PT_INTERP, PT_LOAD, PT_PHDR, SHDR_SIZE,
-    SHT_DYNSYM, SHT_GNU_HASH, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, Section,
+    ET_DYN, HIP_FATBIN, Image, KPACK_REF, PAGE, PHDR_SIZE, PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_PHDR,
+    SHDR_SIZE, SHF_ALLOC, SHF_TLS, SHT_DYNSYM, SHT_GNU_HASH, SHT_HASH, SHT_NOBITS, SHT_NOTE,
+    SHT_PROGBITS, Section, Segment,
 };
 use super::{ElfError, verify};
 use std::ops::Range;
 
+const MAX_UNITS: usize = 32;
+const PF_W: u32 = 2;
 const PT_NOTE: u32 = 4;
+const SHT_STRTAB: u32 = 3;
+const SHT_DYNAMIC: u32 = 6;
 const PT_GNU_PROPERTY: u32 = 0x6474_e553;
 /// The marker's alignment.
 pub(crate) const MARKER_ALIGN: u64 = 8;
@@ -34,6 +41,9 @@ pub(crate) enum Mode {
     /// Into the last pages of the device code, in a PT_LOAD of their own from this address on; the
     /// bytes before are cut.
     Split(u64),
+    /// The same where the device code is the first thing of its segment: nothing of it is left before
+    /// the pages, so the segment begins at this address, and no program header is added.
+    Behead(u64),
     /// Over the device code, which is too small to be cut.
     InPlace,
     /// Into a new PT_LOAD behind all others, of this many bytes.
@@ -54,7 +64,10 @@ pub(crate) struct Unit {
     /// Whether they stay behind the table instead of leaving with the marker.
     pub(crate) stays: bool,
     align: u64,
+    /// Notes and the interpreter's name: better behind the table than away.
     is_note: bool,
+    /// The dynamic section, which is written to: cannot go to the device code's segment.
+    must_stay: bool,
     movable: bool,
 }
 
@@ -81,6 +94,8 @@ pub(crate) struct Layout {
     pub(crate) cut: Range<u64>,
     /// Bytes of the input that become zero before anything is put there.
     pub(crate) zero: Vec<Range<u64>>,
+    /// Address up to which the segment before the hole reaches, in [`Mode::Split`].
+    pub(crate) hole_end: u64,
     /// Address of the marker.
     pub(crate) marker: u64,
     /// Size of the NOBITS section that remains of `.hip_fatbin`.
@@ -109,6 +124,7 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
         mode: Mode::InPlace,
         cut: 0..0,
         zero: vec![section.file_range()],
+        hole_end: 0,
         marker: code.start.next_multiple_of(MARKER_ALIGN),
         nobits: 0,
         units: Vec::new(),
@@ -116,6 +132,18 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
 
     // Without anything to make room for, would a page be won?
     let page_won = code.end.saturating_sub(marker_len) / PAGE * PAGE > hole;
+    let first = !image.sections.iter().any(|s| {
+        s.is_alloc() && (segment.p_vaddr..code.start).contains(&s.sh_addr) && s.sh_size != 0
+    });
+    if page_won && first && !overlaps(&headers(image), &segment.file_range()) {
+        let kept = (code.end - marker_len) / PAGE * PAGE;
+        layout.cut = offset_of(hole)..offset_of(kept);
+        layout.zero =
+            vec![offset_of(code.start)..offset_of(hole), offset_of(kept)..offset_of(code.end)];
+        layout.marker = kept;
+        layout.mode = Mode::Behead(kept);
+        return Ok(layout);
+    }
     if page_won {
         let mut units = make_room(image, marker_len)?;
         let need = place(&mut units, 0, marker_len);
@@ -126,7 +154,8 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
             layout.zero =
                 vec![offset_of(code.start)..offset_of(hole), offset_of(kept)..offset_of(code.end)];
             layout.marker = kept;
-            layout.nobits = kept - code.start;
+            layout.hole_end = hole_end(image, segment, &layout.cut, kept);
+            layout.nobits = layout.hole_end - code.start;
             layout.units = units;
             layout.mode = Mode::Split(kept);
             return Ok(layout);
@@ -153,6 +182,24 @@ fn place(units: &mut [Unit], base: u64, marker_len: u64) -> u64 {
         end = unit.new + unit.size();
     }
     end - base
+}
+
+/// Where the segment before the hole ends: at the kept pages. Checkers look NOBITS sections up by file
+/// offset, and a large `.bss` whose offset has sunk below that segment's `p_offset + p_memsz`, but
+/// which does not fit there, would look like a part of it that sticks out: then earlier.
+fn hole_end(image: &Image, load: &Segment, cut: &Range<u64>, kept: u64) -> u64 {
+    let start = load.p_offset;
+    let mut end = start + (kept - load.p_vaddr);
+    for s in &image.sections {
+        if s.sh_type != SHT_NOBITS || s.sh_flags & SHF_TLS != 0 || s.sh_offset < cut.end {
+            continue;
+        }
+        let offset = s.sh_offset - (cut.end - cut.start);
+        if offset < end && offset + s.sh_size > end {
+            end = (offset / PAGE * PAGE).max(cut.start);
+        }
+    }
+    load.p_vaddr + (end - start)
 }
 
 /// Checks that nothing but `.hip_fatbin` has its bytes, and returns the place of the segment that
@@ -222,51 +269,58 @@ fn check_device_code(image: &Image, fatbin: usize) -> Result<usize, ConvertError
     Ok(load)
 }
 
+/// Whether patchelf would be harmed, pages that stay for it, whether notes leave, bytes that leave.
+type Cost = (bool, u64, bool, u64);
+
 /// Finds what has to move for the program header table to grow by one entry, and puts back what fits
 /// behind it. The rest is still without an address.
 fn make_room(image: &Image, marker_len: u64) -> Result<Vec<Unit>, ConvertError> {
     let table = image.e_phoff..image.e_phoff + image.segments.len() as u64 * PHDR_SIZE;
     let longer = table.end + PHDR_SIZE;
     let Some((_, load)) = image.loads().find(|(_, load)| {
-        overlaps(&load.file_range(), &table) && load.file_range().end >= table.end
+        load.file_range().start <= table.start && load.file_range().end >= table.end
     }) else {
         return Err(ElfError::Missing("PT_LOAD that maps the program header table".into()).into());
     };
     let limit = load.file_range().end;
-    let units = units(image, &table, limit, load.p_vaddr.wrapping_sub(load.p_offset));
+    let units = units(image, &table, load);
     let end_of = |k: usize| units.get(k).map_or(limit, |unit| unit.file.start);
     if end_of(0) >= longer {
         return Ok(Vec::new());
     }
 
-    // The more moves, the more can come back; what does not costs pages.
-    let mut best: Option<((u64, bool, u64), Vec<Unit>)> = None;
+    // The first `k` units are taken up; the first `stay` of them come back behind the table. The more
+    // are taken up, the more can come back, and what does not costs pages. That a section moves away
+    // only with all behind it is for patchelf: it saves what its own longer table will cover, looking
+    // no further than the first section, in the order of the section table, that is far away.
+    let notes = image.sections.iter().filter(|s| s.sh_type == SHT_NOTE).count() as u64;
+    let patchelf_end = match image.e_type {
+        ET_DYN => longer + (notes + 2) * PHDR_SIZE,
+        _ => 0,
+    };
+    let at = |offset: u64| load.p_vaddr + (offset - load.p_offset);
+    let mut best: Option<(Cost, Vec<Unit>)> = None;
     for k in 1..=units.len() {
         if !units[k - 1].movable {
             break;
         }
-        let zone = longer..end_of(k);
-        if zone.start > zone.end {
-            continue;
-        }
-        let mut tried = units[..k].to_vec();
-        let at = |offset: u64| load.p_vaddr + (offset - load.p_offset);
-        let mut end = at(zone.start);
-        let mut order: Vec<usize> = (0..k).collect();
-        order.sort_by_key(|&i| (!tried[i].is_note, tried[i].size()));
-        for i in order {
-            let unit = &mut tried[i];
-            let new = end.next_multiple_of(unit.align);
-            if new + unit.size() <= at(zone.end) {
-                (unit.new, unit.stays) = (new, true);
-                end = new + unit.size();
+        for stay in 0..k {
+            let mut tried = units[..k].to_vec();
+            let mut end = at(longer);
+            for unit in &mut tried[..stay] {
+                unit.new = end.next_multiple_of(unit.align);
+                unit.stays = true;
+                end = unit.new + unit.size();
             }
-        }
-        let out = place(&mut tried, 0, marker_len);
-        let notes_leave = tried.iter().any(|unit| unit.is_note && !unit.stays);
-        let cost = (out.div_ceil(PAGE), notes_leave, out);
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-            best = Some((cost, tried));
+            if end > at(end_of(k)) || tried[stay..].iter().any(|unit| unit.must_stay) {
+                continue;
+            }
+            let out = place(&mut tried, 0, marker_len);
+            let notes_leave = tried[stay..].iter().any(|unit| unit.is_note);
+            let cost = (end_of(k) <= patchelf_end, out.div_ceil(PAGE), notes_leave, out);
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, tried));
+            }
         }
     }
     if let Some((_, units)) = best {
@@ -276,13 +330,19 @@ fn make_room(image: &Image, marker_len: u64) -> Result<Vec<Unit>, ConvertError> 
     let name = blocker
         .and_then(|unit| unit.sections.first())
         .map_or("a segment".to_owned(), |&i| image.sections[i].name.clone());
-    let free = blocker.map_or(limit, |unit| unit.file.start) - table.end.min(limit);
+    let free = blocker.map_or(limit, |unit| unit.file.start).saturating_sub(table.end);
     Err(ConvertError::NoRoom { table_end: table.end, name, free })
 }
 
 /// What stands behind the table, in the order of the file: sections, and those that one program
 /// header describes in one.
-fn units(image: &Image, table: &Range<u64>, limit: u64, bias: u64) -> Vec<Unit> {
+fn units(image: &Image, table: &Range<u64>, load: &Segment) -> Vec<Unit> {
+    let limit = load.file_range().end;
+    let bias = load.p_vaddr.wrapping_sub(load.p_offset);
+    // The linker never puts the dynamic section there; patchelf does, in a writable segment, and then
+    // nothing but PT_DYNAMIC knows where it is. It is also patchelf that gets lost where `.dynstr` is
+    // moved out of a file that it has not seen before.
+    let by_patchelf = load.p_flags & PF_W != 0;
     let unit = |file: Range<u64>, sections: Vec<usize>, align: u64, movable, is_note| Unit {
         sections,
         old: file.start.wrapping_add(bias),
@@ -291,22 +351,26 @@ fn units(image: &Image, table: &Range<u64>, limit: u64, bias: u64) -> Vec<Unit> 
         stays: false,
         align: align.clamp(1, PAGE),
         is_note,
+        must_stay: false,
         movable,
     };
     let behind = |range: &Range<u64>| range.end > table.end && range.start < limit;
+    let interpreter =
+        image.segments.iter().find(|p| p.p_type == PT_INTERP).map(Segment::file_range);
     let mut units = Vec::new();
     for (i, s) in image.sections.iter().enumerate().skip(1) {
         let range = s.file_range();
         if s.sh_type == 0 || range.is_empty() || !behind(&range) {
             continue;
         }
-        let interp =
-            image.segments.iter().any(|p| p.p_type == PT_INTERP && p.file_range() == range);
+        let interp = interpreter.as_ref() == Some(&range);
         let movable = s.is_alloc()
             && range.start >= table.end
             && range.end <= limit
             && s.sh_addr == range.start.wrapping_add(bias)
-            && (interp || matches!(s.sh_type, SHT_NOTE | SHT_HASH | SHT_GNU_HASH | SHT_DYNSYM));
+            && (interp
+                || by_patchelf && matches!(s.sh_type, SHT_DYNAMIC | SHT_STRTAB)
+                || matches!(s.sh_type, SHT_NOTE | SHT_HASH | SHT_GNU_HASH | SHT_DYNSYM));
         let is_note = interp || s.sh_type == SHT_NOTE;
         units.push(unit(range, vec![i], s.sh_addralign, movable, is_note));
     }
@@ -315,8 +379,10 @@ fn units(image: &Image, table: &Range<u64>, limit: u64, bias: u64) -> Vec<Unit> 
         if matches!(p.p_type, PT_LOAD | PT_PHDR) || range.is_empty() || !behind(&range) {
             continue;
         }
-        let movable = matches!(p.p_type, PT_NOTE | PT_GNU_PROPERTY | PT_INTERP);
+        let dynamic = by_patchelf && p.p_type == PT_DYNAMIC;
+        let movable = dynamic || matches!(p.p_type, PT_NOTE | PT_GNU_PROPERTY | PT_INTERP);
         units.push(unit(range, Vec::new(), p.p_align, movable, true));
+        units[..].last_mut().expect("it was just pushed").must_stay = dynamic;
     }
     let shdrs = image.e_shoff..image.e_shoff + image.sections.len() as u64 * SHDR_SIZE;
     if behind(&shdrs) {
@@ -332,6 +398,7 @@ fn units(image: &Image, table: &Range<u64>, limit: u64, bias: u64) -> Vec<Unit> 
                 last.align = last.align.max(unit.align);
                 last.movable &= unit.movable;
                 last.is_note &= unit.is_note;
+                last.must_stay |= unit.must_stay;
                 last.sections.extend(unit.sections);
             }
             _ => merged.push(unit),
@@ -339,8 +406,13 @@ fn units(image: &Image, table: &Range<u64>, limit: u64, bias: u64) -> Vec<Unit> 
     }
     // Bytes that only a program header speaks of would move without a section header that says so.
     for unit in &mut merged {
-        unit.movable &= !unit.sections.is_empty() && unit.old.is_multiple_of(unit.align);
+        unit.movable &= !unit.sections.is_empty()
+            && unit.file.start >= table.end
+            && unit.file.end <= limit
+            && unit.old.is_multiple_of(unit.align);
     }
+    // Far more than stand before something that cannot move.
+    merged.truncate(MAX_UNITS);
     merged
 }
 
@@ -350,7 +422,7 @@ pub(crate) fn marker_section(sh_name: u32, sh_addr: u64, sh_offset: u64, sh_size
         name: KPACK_REF.into(),
         sh_name,
         sh_type: SHT_PROGBITS,
-        sh_flags: super::image::SHF_ALLOC,
+        sh_flags: SHF_ALLOC,
         sh_addr,
         sh_offset,
         sh_size,
@@ -359,6 +431,11 @@ pub(crate) fn marker_section(sh_name: u32, sh_addr: u64, sh_offset: u64, sh_size
         sh_addralign: MARKER_ALIGN,
         sh_entsize: 0,
     }
+}
+
+/// The ELF header and, in most files, the program headers.
+fn headers(image: &Image) -> Range<u64> {
+    0..64.max(if image.e_phoff == 64 { 64 + image.segments.len() as u64 * PHDR_SIZE } else { 0 })
 }
 
 fn overlaps(a: &Range<u64>, b: &Range<u64>) -> bool {

@@ -6,8 +6,8 @@
 //!
 //! - [`image`]: headers, segments, sections, and [`probe`], which says what a file is;
 //! - [`dynamic`]: the dynamic section: SONAME, NEEDED, RPATH;
-//! - [`pointer`]: the address that the loader will leave in a word, and the relocation that says so;
-//! - [`convert`]: device code out, marker in, as a list of [`Piece`]s of the new file;
+//! - [`mod@pointer`]: the address that the loader will leave in a word, and the relocation that says so;
+//! - [`mod@convert`]: device code out, marker in, as a list of [`Piece`]s of the new file;
 //! - [`verify`]: the marker of a converted file, and what is wrong with a file.
 //!
 //! An input can lie in every field. Each fault is an [`ElfError`] with place, found and expected.
@@ -18,6 +18,9 @@ mod edit;
 pub mod image;
 mod layout;
 pub mod pointer;
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "the files of the tests are small")]
+mod testing;
 pub mod verify;
 
 pub use convert::{Conversion, ConvertError, convert};

@@ -22,6 +22,7 @@ const R_X86_64_64: u32 = 1;
 const SYM_SIZE: u64 = 24;
 /// Entries read at once: a few hundred KiB.
 const BLOCK: u64 = 1 << 14;
+const BLOCK_STEP: usize = 1 << 14;
 
 /// What makes the address in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,7 @@ fn read_rela(
         return Err(ElfError::field("DT_RELAENT", dynamic.offset, entry, RELA_SIZE));
     }
     let count = size / RELA_SIZE;
-    for first in (0..count).step_by(BLOCK as usize) {
+    for first in (0..count).step_by(BLOCK_STEP) {
         let at = table + first * RELA_SIZE;
         let block = read_table(r, "relocations", at, BLOCK.min(count - first), RELA_SIZE)?;
         for (i, entry) in block.chunks_exact(24).enumerate() {
@@ -183,7 +184,7 @@ fn read_relr(
     };
     let count = size / 8;
     let mut next = 0u64;
-    for first in (0..count).step_by(BLOCK as usize) {
+    for first in (0..count).step_by(BLOCK_STEP) {
         let at = table + first * 8;
         let block = read_table(r, "packed relocations", at, BLOCK.min(count - first), 8)?;
         for (i, entry) in block.chunks_exact(8).enumerate() {

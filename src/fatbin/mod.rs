@@ -5,7 +5,9 @@ pub mod bundle;
 pub mod ccob;
 pub mod code_object;
 mod error;
+mod sequence;
 pub mod wrapper;
 
 pub use binary::{FatBinary, FatBinaryError};
 pub use error::BundleError;
+pub use sequence::read_bundles;

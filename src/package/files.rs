@@ -119,10 +119,10 @@ pub(super) fn work(members: &[Member<'_>]) -> u64 {
     members.iter().map(size).sum()
 }
 
-/// Whether a member is a library in a directory that the dynamic linker searches by itself: then its
-/// cache has to be renewed.
+/// Whether a member is a library in a directory that the dynamic linker searches by itself, or names such
+/// a directory: then its cache has to be renewed.
 pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
-    const DIRECTORIES: [&str; 8] = [
+    const DIRECTORIES: [&str; 7] = [
         "lib",
         "lib64",
         "lib/x86_64-linux-gnu",
@@ -130,13 +130,13 @@ pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
         "usr/lib64",
         "usr/lib/x86_64-linux-gnu",
         "usr/local/lib",
-        "etc/ld.so.conf.d",
     ];
     let parent = path.parent();
-    let parent = parent.as_ref().and_then(TreePath::as_str);
-    let name = String::from_utf8_lossy(path.file_name()).into_owned();
-    parent.is_some_and(|parent| DIRECTORIES.contains(&parent))
-        && ((name.starts_with("lib") && name.contains(".so")) || name.ends_with(".conf"))
+    let parent = parent.as_ref().and_then(TreePath::as_str).unwrap_or_default();
+    let name = path.file_name();
+    let is_library = || name.starts_with(b"lib") && name.windows(3).any(|part| part == b".so");
+    (DIRECTORIES.contains(&parent) && is_library())
+        || (parent == "etc/ld.so.conf.d" && name.ends_with(b".conf"))
 }
 
 /// The largest files, for the message that a package is too large.

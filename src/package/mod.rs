@@ -11,6 +11,7 @@ pub mod deb;
 mod files;
 pub mod render;
 pub mod rpm;
+pub mod set;
 pub mod spec;
 
 use std::fs::File;

@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(
             preamble,
             "Name: rocblas-gfx110X\nVersion: 7.1.0\nRelease: 1\nSummary: rocblas-gfx110X\n\
-             License: MIT\nBuildArch: x86_64\nPackager: Ex & Co <a@example.org>\n\
+             License: MIT\nGroup: System/Libraries\nBuildArch: x86_64\nPackager: Ex & Co <a@example.org>\n\
              Requires: rocblas-generic = 7.1.0-1\nRequires: glibc\n\n\
              %description\nFirst paragraph.\n\nSecond one.\n\n\
              %changelog\n* Mon Jan 05 2026 Ex & Co <a@example.org> - 7.1.0-1\n- Version 7.1.0.\n"

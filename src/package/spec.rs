@@ -367,10 +367,19 @@ impl Package {
                 fault(check_line("relation", value), "");
                 if value.trim().is_empty() {
                     fault(Err(SpecError::Empty { field: "relation" }), "");
+                } else if format == Format::Deb && !value.split([',', '|']).all(is_deb_relation) {
+                    // What an rpm's say is checked when the preamble is read back.
+                    fault(
+                        Err(SpecError::Relation { found: value.clone(), format }),
+                        "a relation is `name` or `name (>= version)` with one of << <= = >= >>; \
+                         alternatives are parted by `|`",
+                    );
                 }
             }
         }
-        for relation in self.relations.values().flatten() {
+        let written = |kind: &RelationKind| format == Format::Rpm || kind.deb_field().is_some();
+        let relations = self.relations.iter().filter(|(kind, _)| written(kind));
+        for relation in relations.flat_map(|(_, relations)| relations) {
             fault(check_relation(relation, format), "");
         }
         Errors::check((), faults)
@@ -421,6 +430,14 @@ pub enum SpecError {
         field: &'static str,
         /// The text.
         found: String,
+    },
+    /// A relation that is not written as the format has them.
+    #[error("`{found}` is no relation of a {format} package")]
+    Relation {
+        /// The text.
+        found: String,
+        /// The format.
+        format: Format,
     },
     /// A key of the configuration that is no relation of the format.
     #[error("`{key}` is no relation of a {format} package")]
@@ -507,6 +524,32 @@ fn check_relation(relation: &Relation, format: Format) -> Result<(), SpecError> 
     Ok(())
 }
 
+/// Whether it is one alternative of a control file's relation: `name`, `name:any`, `name (>= 1.2)`, either
+/// followed by `[amd64]`.
+fn is_deb_relation(text: &str) -> bool {
+    let text = text.trim();
+    let text = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
+        Some((relation, arches)) if !arches.trim().is_empty() => relation.trim_end(),
+        Some(_) => return false,
+        None => text,
+    };
+    let (name, version) = match text.split_once('(') {
+        Some((name, rest)) => match rest.trim_end().strip_suffix(')') {
+            Some(version) => (name.trim_end(), Some(version.trim())),
+            None => return false,
+        },
+        None => (text, None),
+    };
+    let name = name.split_once(':').map_or(name, |(name, _)| name);
+    let version = version.map(|version| {
+        let op = ["<<", "<=", "=", ">=", ">>"].into_iter().find(|op| version.starts_with(op));
+        let version = op.map_or("", |op| version[op.len()..].trim());
+        !version.is_empty()
+            && version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+-~:".contains(&b))
+    });
+    check_name(name, Format::Deb).is_ok() && version != Some(false)
+}
+
 /// The newest modification time of files in a tree.
 pub fn newest_mtime(tree: &Tree) -> Option<i64> {
     let files = tree.iter().filter(|(_, entry)| matches!(entry.kind, EntryKind::File(_)));
@@ -541,12 +584,34 @@ mod tests {
         bad.version = "7.1.0-rc1".to_owned();
         bad.summary = "two\nlines".to_owned();
         bad.maintainer.clear();
-        bad.deb.insert("requires".to_owned(), vec!["x".to_owned()]);
+        bad.deb.insert("requires".to_owned(), vec!["xx".to_owned()]);
         bad.relate(RelationKind::Depends, Relation::exactly("hip", "1 2"));
         let faults = faults(&bad, Format::Deb);
         assert_eq!(faults.len(), 6, "{faults:#?}");
         assert!(faults[0].contains("`roc_blas` is no deb package name"), "{faults:#?}");
         assert!(faults[1].contains("version `7.1.0-rc1` has `-`"), "{faults:#?}");
+    }
+
+    #[test]
+    fn raw_relations_of_a_deb_are_checked() {
+        for good in
+            ["libc6", "libc6 (>= 2.34)", "aa | bb (<<1:2-3)", "aa:any, bb [amd64]", "aa(=1)"]
+        {
+            assert!(good.split([',', '|']).all(is_deb_relation), "{good}");
+        }
+        for bad in
+            ["", "libc6 >= 2.34", "libc6 (2.34)", "aa (> 1", "aa (>= )", "aa bb", "aa,,bb", "a_b"]
+        {
+            assert!(!bad.split([',', '|']).all(is_deb_relation), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_deb_cannot_say_does_not_stop_it() {
+        let mut package = package();
+        package.relate(RelationKind::Supplements, Relation::any("modalias(pci:v1*)"));
+        assert_eq!(faults(&package, Format::Deb), [""; 0]);
+        assert_eq!(faults(&package, Format::Rpm), [""; 0]);
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Merge {
                     ),
             ),
             Some(how) => {
-                self.warnings.push(format!("{path}: {both} differ ({how}); the first is taken"))
+                self.warnings.push(format!("{path}: {both} differ ({how}); the first is taken"));
             }
         }
         Ok(())
@@ -140,8 +140,9 @@ fn is_kpm(path: &TreePath) -> bool {
 /// Joins two manifests of one component.
 fn merge_kpm(path: &TreePath, a: &Source, b: &Source) -> Result<Source, Error> {
     if let (Source::Kpm(a), Source::Kpm(b)) = (a, b) {
-        let mut archives = a.archives.clone();
-        archives.extend(b.archives.clone());
+        // The first one's archives are in the tree, so they are what the manifest speaks of.
+        let mut archives = b.archives.clone();
+        archives.extend(a.archives.clone());
         return Ok(Source::Kpm(Arc::new(KpmPlan { archives, ..(**a).clone() })));
     }
     let bad = |e: Box<dyn std::error::Error + Send + Sync>| {

@@ -1,10 +1,11 @@
 //! Collecting the code objects of an artifact's fat binaries into archives.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Layout, MarkerForm, Options, Report, Scope};
-use crate::artifact::ArtifactName;
+use crate::artifact::{ArtifactName, ArtifactTree};
 use crate::error::Error;
 use crate::fatbin::FatBinary;
 use crate::kpack::marker::{ARCH_PLACEHOLDER, Marker, MarkerError, kernel_name, search_path};
@@ -29,6 +30,7 @@ struct Stem {
 /// The archives of one artifact.
 pub(super) struct Kernels<'a> {
     artifact: &'a ArtifactName,
+    origin: &'a Path,
     options: &'a Options,
     archives: BTreeMap<Stem, BTreeMap<TargetId, Vec<PlannedKernel>>>,
     /// Newest modification time of the binaries of an archive.
@@ -36,8 +38,9 @@ pub(super) struct Kernels<'a> {
 }
 
 impl<'a> Kernels<'a> {
-    pub fn new(artifact: &'a ArtifactName, options: &'a Options) -> Self {
-        Self { artifact, options, archives: BTreeMap::new(), newest: BTreeMap::new() }
+    pub fn new(artifact: &'a ArtifactTree, options: &'a Options) -> Self {
+        let (artifact, origin) = (&artifact.name, artifact.origin.as_path());
+        Self { artifact, origin, options, archives: BTreeMap::new(), newest: BTreeMap::new() }
     }
 
     /// Takes in the code objects of one binary (`path` below `prefix`); returns its marker.
@@ -95,7 +98,9 @@ impl<'a> Kernels<'a> {
                         paths.push(usual.to_owned());
                     }
                 }
-                Marker { kpack_search_paths: paths, kernel_name: name }.to_text()
+                let text = Marker { kpack_search_paths: paths, kernel_name: name }.to_text();
+                // Text has no length of its own.
+                text.map(|text| [text, vec![0]].concat())
             }
         }
         .map_err(unnamed)
@@ -126,6 +131,7 @@ impl<'a> Kernels<'a> {
             let mtime = self.newest.get(&stem).copied().filter(|&newest| newest != i64::MIN);
             for (isa, kernels) in isas {
                 let plan = Arc::new(KpackPlan::new(
+                    format!("{}/{}/{}", self.origin.display(), stem.prefix, stem.name),
                     self.artifact.prefix(),
                     isa.clone(),
                     self.options.compression,

@@ -19,7 +19,7 @@ pub fn split(artifact: &ArtifactTree, options: &Options) -> Result<(Vec<Artifact
         artifact,
         options,
         outputs: BTreeMap::new(),
-        kernels: Kernels::new(&artifact.name, options),
+        kernels: Kernels::new(artifact, options),
         report: Report { artifact: artifact.name.to_string(), ..Report::default() },
     };
     plan.output(GENERIC).prefixes.clone_from(&artifact.prefixes);
@@ -232,7 +232,7 @@ impl Plan<'_> {
 
     fn finish(mut self) -> Result<(Vec<ArtifactTree>, Report)> {
         let kernels =
-            std::mem::replace(&mut self.kernels, Kernels::new(&self.artifact.name, self.options));
+            std::mem::replace(&mut self.kernels, Kernels::new(self.artifact, self.options));
         let mut kpack_prefixes: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
         for (isa, prefix, path, entry) in kernels.finish() {
             let target = isa.to_string();

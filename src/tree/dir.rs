@@ -4,6 +4,7 @@
 //! part directory is locked while a run works in it, so that two runs on one output do not mix, and
 //! one that a killed run left behind is recognised and removed.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Entry, EntryKind, InputFile, Source, Tree, TreePath};
+use super::{Entry, EntryKind, InputFile, Source, Tree, TreePath, build};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
@@ -189,25 +190,32 @@ pub fn write(
 ) -> Result<()> {
     let sink = Sink { copying, jobs, monitor };
     let roots: Vec<PathBuf> = trees.iter().map(|(name, _)| part.join(name)).collect();
-    let mut files = Vec::new();
+    let mut units = Vec::new();
+    let mut manifests = Vec::new();
+    let mut archives: BTreeMap<&str, Vec<Output>> = BTreeMap::new();
     for (root, (_, tree)) in roots.iter().zip(trees) {
         make_dirs(root, tree)?;
         for (path, entry) in tree.iter() {
-            if let EntryKind::File(source) = &entry.kind {
-                files.push((root.join(path.as_path()), path, entry, source));
+            let EntryKind::File(source) = &entry.kind else { continue };
+            let output = Output { to: root.join(path.as_path()), path, entry, source };
+            match source {
+                // Archives of the same binaries are built together.
+                Source::Kpack(plan) => archives.entry(plan.set()).or_default().push(output),
+                // Manifests need the sizes of the archives, which are known once they are built.
+                Source::Kpm(_) => manifests.push(vec![output]),
+                _ => units.push(vec![output]),
             }
         }
     }
-    // Manifests need the sizes of the kpacks, which are known once they are built.
-    let (manifests, mut files): (Vec<_>, Vec<_>) =
-        files.into_iter().partition(|(_, _, _, source)| matches!(source, Source::Kpm(_)));
-    files.sort_by_key(|(_, _, _, source)| std::cmp::Reverse(source.work()));
-    monitor.begin("writing", files.iter().map(|(_, _, _, source)| source.work()).sum());
-    for batch in [files, manifests] {
+    units.extend(archives.into_values());
+    let work = |unit: &Vec<Output>| unit.iter().map(|output| output.source.work()).sum::<u64>();
+    units.sort_by_key(|unit| std::cmp::Reverse(work(unit)));
+    monitor.begin("writing", units.iter().map(work).sum());
+    for batch in [units, manifests] {
         let faults = jobs
-            .drive(&batch, |(to, path, entry, source)| {
-                monitor.at(&path.to_string());
-                sink.file(to, entry, source)
+            .drive(&batch, |unit| {
+                monitor.at(&unit[0].path.to_string());
+                sink.unit(unit)
             })
             .into_iter()
             .filter_map(Result::err)
@@ -269,6 +277,14 @@ fn set_mtime(path: &Path, mtime: Option<i64>) -> io::Result<()> {
     Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
+/// A file to be written.
+struct Output<'a> {
+    to: PathBuf,
+    path: &'a TreePath,
+    entry: &'a Entry,
+    source: &'a Source,
+}
+
 struct Sink<'a> {
     copying: Copying,
     jobs: &'a Jobs,
@@ -276,12 +292,34 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn file(&self, to: &Path, entry: &Entry, source: &Source) -> Result<(), Error> {
-        if let (Copying::Link, Source::File(input)) = (self.copying, source) {
-            if self.hard_link(to, entry, input) {
-                self.monitor.advance(input.len());
-                return Ok(());
+    /// Writes one file, or the archives of the same binaries.
+    fn unit(&self, outputs: &[Output]) -> Result<(), Error> {
+        let mut plans = Vec::new();
+        for Output { to, entry, source, .. } in outputs {
+            match source {
+                Source::Kpack(plan) => {
+                    let file = File::create_new(to).map_err(|e| Error::io("cannot make", to, e))?;
+                    plans.push((&**plan, file, to.as_path(), *entry));
+                }
+                source => self.file(to, entry, source)?,
             }
+        }
+        let archives: Vec<_> = plans.iter().map(|(plan, file, to, _)| (*plan, file, *to)).collect();
+        build::kpacks(&archives, self.jobs, self.monitor)?;
+        for (_, file, to, entry) in &plans {
+            file.set_permissions(Permissions::from_mode(entry.mode))
+                .and_then(|()| set_mtime(to, entry.mtime))
+                .map_err(|e| Error::io("cannot set mode and time", to, e))?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, to: &Path, entry: &Entry, source: &Source) -> Result<(), Error> {
+        if let (Copying::Link, Source::File(input)) = (self.copying, source)
+            && self.hard_link(to, entry, input)
+        {
+            self.monitor.advance(input.len());
+            return Ok(());
         }
         let failed = |e: io::Error| match origin(source) {
             Some(from) => Error::io("cannot write", to, e)
@@ -290,7 +328,6 @@ impl Sink<'_> {
         };
         let mut file = File::create_new(to).map_err(failed)?;
         match source {
-            Source::Kpack(plan) => plan.build(&mut file, to, self.jobs, self.monitor)?,
             Source::File(input) => self.copy_whole(input, &mut file).map_err(failed)?,
             other => {
                 let mut out =

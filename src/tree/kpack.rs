@@ -1,20 +1,14 @@
-//! kpack archives that are still to be built, as contents of a tree.
+//! kpack archives that are still to be built, as contents of a tree. [`super::build`] builds them.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::source::InputFile;
-use crate::error::Error;
 use crate::fatbin::bundle::{Bundle, BundleEntry};
-use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
-use crate::jobs::Jobs;
 use crate::kpack::kpm::{Kpm, KpmFile};
-use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER, WriteError, Writer};
-use crate::progress::Monitor;
+use crate::kpack::writer::Compression;
 use crate::target::TargetId;
 
 /// Where one code object lies in the input.
@@ -49,9 +43,10 @@ impl CodeObjectAt {
         read(&mut stream)
     }
 
-    /// What tells it from every other code object without reading it.
-    fn place(&self) -> (PathBuf, u64, usize) {
-        (self.input.path().to_owned(), self.bundle.offset, self.entry)
+    /// What tells it from every other code object without reading it: the file, the bundle's offset
+    /// and the entry.
+    pub(super) fn place(&self) -> (&Path, u64, usize) {
+        (self.input.path(), self.bundle.offset, self.entry)
     }
 }
 
@@ -80,6 +75,7 @@ pub struct BuiltKpack {
 /// An archive to be built.
 #[derive(Debug)]
 pub struct KpackPlan {
+    set: String,
     group_name: String,
     isa: TargetId,
     compression: Compression,
@@ -88,16 +84,18 @@ pub struct KpackPlan {
 }
 
 impl KpackPlan {
-    /// Plans the archive of one ISA. `group_name` is the artifact prefix. The kernels are put into
-    /// the order of their names and indexes.
+    /// Plans the archive of one ISA. `set` is the same for archives of the same binaries, which are
+    /// best built together; `group_name` is the artifact prefix. The kernels are put into the order
+    /// of their names and indexes.
     pub fn new(
+        set: String,
         group_name: String,
         isa: TargetId,
         compression: Compression,
         mut kernels: Vec<PlannedKernel>,
     ) -> Self {
         kernels.sort_by(|a, b| (&a.name, a.co_index).cmp(&(&b.name, b.co_index)));
-        Self { group_name, isa, compression, kernels, built: OnceLock::new() }
+        Self { set, group_name, isa, compression, kernels, built: OnceLock::new() }
     }
 
     /// The ISA of all its kernels.
@@ -121,7 +119,7 @@ impl KpackPlan {
     }
 
     /// The distinct code objects in stored order, each with the kernels that it is.
-    fn objects(&self) -> Vec<(&CodeObjectAt, Vec<&PlannedKernel>)> {
+    pub(super) fn objects(&self) -> Vec<(&CodeObjectAt, Vec<&PlannedKernel>)> {
         let mut objects: Vec<(&CodeObjectAt, Vec<&PlannedKernel>)> = Vec::new();
         let mut places = HashMap::new();
         for kernel in &self.kernels {
@@ -134,144 +132,22 @@ impl KpackPlan {
         objects
     }
 
-    /// Builds the archive into `out`, which is the file at `path`. Code objects are compressed in
-    /// the pool and stored in order, each distinct one once. Each is checked to be ELF for the
-    /// archive's ISA on the way.
-    pub fn build(
-        &self,
-        out: &mut File,
-        path: &Path,
-        jobs: &Jobs,
-        monitor: &dyn Monitor,
-    ) -> Result<(), Error> {
-        let failed = |e: WriteError| Error::failed("cannot build the kpack").at(path).because(e);
-        let out = BufWriter::with_capacity(256 * 1024, out);
-        let mut writer =
-            Writer::new(out, &self.group_name, &self.isa, self.compression).map_err(failed)?;
+    /// The same for archives of the same binaries.
+    pub fn set(&self) -> &str {
+        &self.set
+    }
 
-        let objects = self.objects();
-        // Only code objects of one size can be equal, so only those are hashed.
-        let mut of_size: HashMap<u64, u32> = HashMap::new();
-        for (object, _) in &objects {
-            *of_size.entry(object.size()).or_default() += 1;
-        }
-        let items: Vec<_> = objects
-            .iter()
-            .map(|(object, _)| ((*object).clone(), of_size[&object.size()] > 1))
-            .collect();
-        let mut kernels = objects.iter().map(|(object, kernels)| (object.size(), kernels));
-        let mut ordinals: HashMap<blake3::Hash, u32> = HashMap::new();
-        let (isa, compression) = (self.isa.clone(), self.compression);
-        jobs.ordered(
-            items,
-            |(object, _)| in_flight(object.size(), compression),
-            move |(object, hashed)| pack(&object, hashed, &isa, compression),
-            |packed| -> Result<(), Error> {
-                let Packed { stored, hash } = packed?;
-                let (size, kernels) = kernels.next().expect("one result for each object");
-                let ordinal = match hash.and_then(|hash| ordinals.get(&hash).copied()) {
-                    Some(ordinal) => ordinal,
-                    None => writer.push_frame(&stored, size).map_err(failed)?,
-                };
-                if let Some(hash) = hash {
-                    ordinals.insert(hash, ordinal);
-                }
-                for kernel in kernels {
-                    writer
-                        .add_entry(&kernel.name, kernel.co_index, ordinal, size)
-                        .map_err(failed)?;
-                }
-                monitor.advance(size);
-                Ok(())
-            },
-        )?;
-        let (mut out, written) = writer.finish().map_err(failed)?;
-        out.flush().map_err(|e| Error::io("cannot write", path, e))?;
-        let path = path.to_owned();
-        let built = BuiltKpack { size: written.size, kernel_count: written.kernel_count, path };
-        // Building twice gives the same archive; the first one's place is kept.
+    pub(super) fn group_name(&self) -> &str {
+        &self.group_name
+    }
+
+    pub(super) fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Keeps what came of it. Building twice gives the same archive; the first one's place is kept.
+    pub(super) fn set_built(&self, built: BuiltKpack) {
         let _ = self.built.set(built);
-        Ok(())
-    }
-}
-
-/// Bytes that one code object holds in memory while it is packed.
-fn in_flight(size: u64, compression: Compression) -> u64 {
-    match compression {
-        Compression::None => size,
-        // Input and frame; a large one is streamed, and its frame rarely passes half its size.
-        Compression::Zstd { .. } if size <= STREAM_OVER => size * 3 / 2,
-        Compression::Zstd { .. } => size / 2,
-    }
-}
-
-struct Packed {
-    stored: Vec<u8>,
-    hash: Option<blake3::Hash>,
-}
-
-/// Reads one code object, checks what it is, and compresses it.
-fn pack(
-    object: &CodeObjectAt,
-    hashed: bool,
-    isa: &TargetId,
-    compression: Compression,
-) -> Result<Packed, Error> {
-    thread_local! {
-        static COMPRESSOR: RefCell<Option<(i32, FrameCompressor)>> = const { RefCell::new(None) };
-    }
-    let fault = |message: String| {
-        let place = format!("the bundle at {:#x}, entry {}: ", object.bundle.offset, object.entry);
-        Error::failed(place + &message).at(object.input.path())
-    };
-    let size = object.size();
-    let packed = object.with_stream(|stream| {
-        let mut seen = Seen { stream, head: Vec::new(), hasher: hashed.then(blake3::Hasher::new) };
-        let stored = match compression {
-            Compression::None => {
-                let mut bytes = Vec::new();
-                seen.read_to_end(&mut bytes)?;
-                bytes
-            }
-            Compression::Zstd { level } => COMPRESSOR.with_borrow_mut(|slot| {
-                if slot.as_ref().is_none_or(|(at, _)| *at != level) {
-                    *slot = Some((level, FrameCompressor::new(level)?));
-                }
-                let (_, compressor) = slot.as_mut().expect("just filled");
-                compressor.compress(&mut seen, size)
-            })?,
-        };
-        Ok((Packed { stored, hash: seen.hasher.map(|h| h.finalize()) }, seen.head))
-    });
-    let (packed, head) =
-        packed.map_err(|e| fault("cannot read the code object".into()).because(e))?;
-    let header =
-        CodeObjectHeader::parse(&head).map_err(|e| fault("is no code object".into()).because(e))?;
-    match (header.check(isa), &header.target) {
-        (IsaCheck::Other, Some(found)) => {
-            Err(fault(format!("a code object is filed under {isa} but its e_flags say {found}"))
-                .hint("the input is damaged or was put together wrongly: build it again"))
-        }
-        _ => Ok(packed),
-    }
-}
-
-/// Passes a stream on, keeping its first bytes and hashing it where asked.
-struct Seen<'a> {
-    stream: &'a mut dyn Read,
-    head: Vec<u8>,
-    hasher: Option<blake3::Hasher>,
-}
-
-impl Read for Seen<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = self.stream.read(buf)?;
-        let wanted = 64usize.saturating_sub(self.head.len()).min(n);
-        self.head.extend_from_slice(&buf[..wanted]);
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(&buf[..n]);
-        }
-        Ok(n)
     }
 }
 

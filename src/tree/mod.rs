@@ -7,7 +7,9 @@ mod kpack;
 mod path;
 mod source;
 
+pub mod build;
 pub mod dir;
+pub mod list;
 pub mod read;
 
 use std::collections::BTreeMap;

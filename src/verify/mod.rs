@@ -45,6 +45,7 @@ use crate::progress::Monitor;
 use crate::tree::{EntryKind, Source, TreePath};
 
 pub use finding::{About, Check, Finding, Severity};
+pub use junit::junit;
 
 use file::{Facts, Task};
 use finding::Findings;

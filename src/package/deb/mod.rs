@@ -277,7 +277,7 @@ fn assemble(
 
 fn ar_header(name: &str, mtime: i64, size: u64) -> Vec<u8> {
     let mut header = String::with_capacity(60);
-    write!(header, "{name:<16}{mtime:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, "100644")
+    writeln!(header, "{name:<16}{mtime:<12}{:<6}{:<6}{:<8}{size:<10}`", 0, 0, "100644")
         .expect("a string takes all");
     debug_assert_eq!(header.len(), 60);
     header.into_bytes()

@@ -21,10 +21,10 @@
 use std::io::{self, Write};
 
 /// The size of a header, and what content is padded to.
-const BLOCK: u64 = 512;
+const BLOCK: usize = 512;
 /// What the whole file is padded to.
-const RECORD: u64 = 20 * BLOCK;
-const ZEROS: [u8; RECORD as usize] = [0; RECORD as usize];
+const RECORD: usize = 20 * BLOCK;
+const ZEROS: [u8; RECORD] = [0; RECORD];
 /// Longest name and target that a header holds.
 const SHORT: usize = 100;
 
@@ -86,12 +86,13 @@ impl<W: Write> Writer<W> {
 
     /// Ends the file: two empty blocks, and zeros up to a whole record.
     pub(super) fn finish(mut self) -> io::Result<W> {
-        self.content(&ZEROS[..2 * BLOCK as usize])?;
+        self.content(&ZEROS[..2 * BLOCK])?;
         self.pad_to(RECORD)?;
         Ok(self.out)
     }
 
-    fn pad_to(&mut self, unit: u64) -> io::Result<()> {
+    fn pad_to(&mut self, unit: usize) -> io::Result<()> {
+        let unit = unit as u64;
         let rest = usize::try_from(self.written.next_multiple_of(unit) - self.written)
             .expect("less than a record");
         self.content(&ZEROS[..rest])
@@ -102,18 +103,18 @@ impl<W: Write> Writer<W> {
 pub(super) fn member_size(name: &[u8], link: &[u8], size: u64) -> u64 {
     let long = |text: &[u8]| match text.len() {
         0..=SHORT => 0,
-        len => BLOCK + (len as u64 + 1).next_multiple_of(BLOCK),
+        len => BLOCK + (len + 1).next_multiple_of(BLOCK),
     };
-    long(name) + long(link) + BLOCK + size.next_multiple_of(BLOCK)
+    (long(name) + long(link) + BLOCK) as u64 + size.next_multiple_of(BLOCK as u64)
 }
 
 /// The size of a tar file whose members have this size together.
 pub(super) fn file_size(members: u64) -> u64 {
-    (members + 2 * BLOCK).next_multiple_of(RECORD)
+    (members + 2 * BLOCK as u64).next_multiple_of(RECORD as u64)
 }
 
 fn header(kind: u8, name: &[u8], link: &[u8], mode: u32, mtime: i64, size: u64) -> [u8; 512] {
-    let mut header = [0; BLOCK as usize];
+    let mut header = [0; BLOCK];
     let mut put = |offset: usize, bytes: &[u8]| {
         header[offset..offset + bytes.len()].copy_from_slice(bytes);
     };

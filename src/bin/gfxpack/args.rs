@@ -1,0 +1,402 @@
+//! The arguments. Those that the public tools for split, recombine and verify have keep their names.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use gfxpack::package::Format;
+use gfxpack::package::compress::Compression;
+use gfxpack::target::TargetId;
+
+/// Turns the artifacts of a ROCm-style GPU build into packages: host code once, GPU code for each
+/// architecture group apart.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gfxpack",
+    version,
+    max_term_width = 100,
+    after_help = "One step from the shards of a build to packages:\n  \
+        gfxpack build --input-shards-dir shards --config groups.json --packages packages.json \\\n    \
+        --output-dir out --version 7.1.0 --release 1\n\n\
+        Exit status: 0 done, 1 failed, 2 wrong usage or configuration."
+)]
+pub struct Args {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Global {
+    /// Say more: every artifact, what was left alone and why
+    #[arg(long, short, global = true)]
+    pub verbose: bool,
+    /// Say nothing but errors
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Print the result as one JSON document on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Threads to use [default: one for each core]
+    #[arg(long, short, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+    /// Memory for data in flight, as 256MiB or 1GiB
+    #[arg(long, global = true, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    pub memory: u64,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show which architectures artifacts, shards or files have code for, and draft a configuration
+    Discover(Discover),
+    /// Split fat artifacts into host code and the GPU code of each architecture
+    Split(Split),
+    /// Regroup the split artifacts of all shards as a packaging configuration says
+    Recombine(Recombine),
+    /// Check that split or recombined artifacts hold what users need
+    Verify(Verify),
+    /// Write .deb and .rpm packages from recombined artifacts
+    Package(Package),
+    /// Split, recombine and package in one pass, without trees in between
+    Build(Build),
+    /// Show what a package, archive, binary, bundle or code object holds, or how two differ
+    Inspect(Inspect),
+    /// Take code objects out of a kpack archive, a fat binary or a bundle, into files
+    Extract(Extract),
+    /// Print the JSON Schema of a configuration file
+    Schema(Schema),
+    /// Print shell completions
+    Completions(Completions),
+    /// Print the manual page
+    Man,
+}
+
+/// Show which architectures artifacts, shards or files have code for, and draft a configuration
+///
+/// A PATH is a file, an artifact (a directory with artifact_manifest.txt), a shard or another
+/// directory of artifacts, a directory of shards, or any other directory, such as an installed tree;
+/// which it is, is told by looking. Split and recombined trees work as well as fat ones. Code objects
+/// that are stored once count once; bytes are those before compression.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack discover shards\n  \
+    gfxpack discover --verbose librocblas.so.5 librocsparse.so.1\n  \
+    gfxpack discover shards --write-config groups.json --primary-shard gfx110X-build")]
+pub struct Discover {
+    /// What to look through
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Write a packaging configuration that groups the architectures by family
+    #[arg(long, value_name = "FILE")]
+    pub write_config: Option<PathBuf>,
+    /// The shard whose host code the configuration takes [default: the first by name]
+    #[arg(long, value_name = "NAME", requires = "write_config")]
+    pub primary_shard: Option<String>,
+    /// Replace a configuration that is there
+    #[arg(long, requires = "write_config")]
+    pub force: bool,
+}
+
+/// Show what a package, archive, binary, bundle or code object holds, or how two differ
+///
+/// What FILE is, is told by its content: a .kpack archive, a .kpm manifest, a program or shared library
+/// (with its wrappers, bundles or marker), an offload bundle, plain or compressed, a code object (.co,
+/// .hsaco), a .deb or .rpm package; an artifact_manifest.txt by its name. Long lists are cut without
+/// --verbose; --json has everything.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack inspect .kpack/blas_lib_gfx1100.kpack\n  \
+    gfxpack inspect --verbose lib/librocblas.so.5\n  \
+    gfxpack inspect --json rocblas-gfx110x_7.1.0-1_amd64.deb\n  \
+    gfxpack inspect --diff rocblas-7.0.0-1.x86_64.rpm rocblas-7.1.0-1.x86_64.rpm")]
+pub struct Inspect {
+    /// The file
+    #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
+    pub file: Option<PathBuf>,
+    /// Show what differs between two .deb, two .rpm or two .kpack files
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    pub diff: Option<Vec<PathBuf>>,
+}
+
+/// Take code objects out of a kpack archive, a fat binary or a bundle, into files
+///
+/// A code object becomes a file called by its kernel name, index and architecture, with `/` written as
+/// `+`, as lib+librocblas.so.5#0.gfx1100.co. Each is checked on the way; where one is damaged, or not
+/// for the architecture that it is filed under, nothing is written.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack extract blas_lib_gfx1100.kpack --output-dir kernels\n  \
+    gfxpack extract librocblas.so.5 --isa gfx1100,gfx90a --output-dir kernels\n  \
+    gfxpack extract blas_lib_gfx1100.kpack --kernel '*librocblas.so*#0' --output-dir kernels")]
+pub struct Extract {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where the code objects go
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    /// Only code for these architectures; one without features takes its variants too
+    #[arg(long, value_name = "ISA", num_args = 1.., value_delimiter = ',')]
+    pub isa: Vec<TargetId>,
+    /// Only kernels whose name matches, with #index or without; * takes slashes too
+    #[arg(long, value_name = "GLOB")]
+    pub kernel: Option<String>,
+    /// Replace what is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Splitting {
+    /// Kernel databases whose files go with their architecture [default: all known; `none` for none]
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub split_databases: Option<Vec<String>>,
+    /// Which kernels share an archive [default: component for split, prefix for build]
+    #[arg(long, value_name = "SCOPE")]
+    pub kpack_scope: Option<Scope>,
+    /// Where archives stand in an artifact
+    #[arg(long, value_name = "WHERE", default_value = "stage")]
+    pub kpack_layout: Layout,
+    /// What a binary's marker is written as: what the runtime reads, or plain text
+    #[arg(long, value_name = "FORM", default_value = "msgpack")]
+    pub kpack_ref: KpackRef,
+    /// How archives hold their kernels
+    #[arg(long, value_name = "HOW", default_value = "zstd")]
+    pub compression: KpackCompression,
+    /// Level of zstd in archives
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub compression_level: i32,
+    /// Keep the code of these architectures only
+    #[arg(long, value_name = "ISA", num_args = 1.., value_delimiter = ',')]
+    pub gpu_targets: Option<Vec<TargetId>>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Scope {
+    /// One for each artifact and component
+    Component,
+    /// One for each prefix, so that packages can take prefixes apart
+    Prefix,
+    /// One for each binary
+    Binary,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Layout {
+    /// Under a prefix of their own, kpack/stage
+    Stage,
+    /// Under the prefix of the binaries
+    InPlace,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum KpackRef {
+    Msgpack,
+    Text,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum KpackCompression {
+    Zstd,
+    None,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(group = clap::ArgGroup::new("input").required(true))]
+pub struct Split {
+    /// One artifact
+    #[arg(long, value_name = "DIR", group = "input", requires = "artifact_prefix")]
+    pub artifact_dir: Option<PathBuf>,
+    /// Its name without the target, as blas_lib
+    #[arg(long, value_name = "NAME", conflicts_with = "batch_artifact_parent_dir")]
+    pub artifact_prefix: Option<String>,
+    /// A shard: all artifacts in this directory, their prefixes taken from their names
+    #[arg(long, value_name = "DIR", group = "input")]
+    pub batch_artifact_parent_dir: Option<PathBuf>,
+    /// Where the split artifacts go
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    #[command(flatten)]
+    pub splitting: Splitting,
+    /// Accepted for existing scripts: nothing temporary is needed beside the output
+    #[arg(long, value_name = "DIR")]
+    pub tmp_dir: Option<PathBuf>,
+    /// Accepted for existing scripts: bundles are read without it
+    #[arg(long, value_name = "FILE")]
+    pub clang_offload_bundler: Option<PathBuf>,
+    /// Replace what is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Recombine {
+    /// Directory with a directory of split artifacts for each shard
+    #[arg(long, value_name = "DIR")]
+    pub input_shards_dir: PathBuf,
+    /// The packaging configuration: which architectures are packaged together
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Where the recombined artifacts go
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    /// Copy files that could be hard links to the input
+    #[arg(long)]
+    pub copy: bool,
+    /// Replace what is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Check that split or recombined artifacts hold what users need
+///
+/// Reads every file: manifests, host code, kpack archives, kernel databases, and looks each kernel up
+/// as the runtime would from the installed place. docs/verify.md explains each check. Ends with
+/// status 1 where a check failed.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
+    gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml")]
+pub struct Verify {
+    /// A directory of split or of recombined artifacts
+    #[arg(long, value_name = "DIR")]
+    pub artifacts_dir: PathBuf,
+    /// What they were made from: the shard of split artifacts, the directory of shards of recombined
+    /// ones; then also nothing of it may be lost or changed
+    #[arg(long, value_name = "DIR")]
+    pub source: Option<PathBuf>,
+    /// The packaging configuration that they were recombined by
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Kernel databases that were split [default: all known; `none` for none]
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub split_databases: Option<Vec<String>>,
+    /// Let warnings fail as well
+    #[arg(long)]
+    pub warnings_as_errors: bool,
+    /// Accept findings of a check, with a reason that the report repeats
+    #[arg(long, value_name = "ID:GLOB=REASON")]
+    pub allow: Vec<String>,
+    /// Write the report as a JUnit file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Accepted for existing scripts: bundles are read without it
+    #[arg(long, value_name = "FILE")]
+    pub clang_offload_bundler: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Packaging {
+    /// The packaging configuration: which architectures are packaged together
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Which files make which package [default: a package for each artifact and component]
+    #[arg(long, value_name = "FILE")]
+    pub packages: Option<PathBuf>,
+    /// Where the packages go
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    /// Version of the packages
+    #[arg(long, value_name = "V")]
+    pub version: String,
+    /// The packaging's number
+    #[arg(long, value_name = "R")]
+    pub release: String,
+    /// Formats to write
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',', default_value = "deb,rpm", value_parser = format)]
+    pub format: Vec<Format>,
+    /// Where everything is installed
+    #[arg(long, value_name = "DIR", default_value = "/opt/rocm")]
+    pub install_prefix: String,
+    /// Only the packages of these definitions, or these packages
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Directory with templates instead of the built-in ones, as deb/control.hbs
+    #[arg(long, value_name = "DIR")]
+    pub templates: Option<PathBuf>,
+    /// Compression of .deb content: zstd:LEVEL, zstd:LEVEL,long=LOG, xz:LEVEL or none
+    #[arg(long, value_name = "HOW", default_value = "zstd:3")]
+    pub deb_compression: Compression,
+    /// Compression of .rpm content
+    #[arg(long, value_name = "HOW", default_value = "zstd:3")]
+    pub rpm_compression: Compression,
+    /// Print what would be made, and make nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Replace what is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Package {
+    /// The recombined artifacts
+    #[arg(long, value_name = "DIR")]
+    pub artifacts_dir: PathBuf,
+    #[command(flatten)]
+    pub packaging: Packaging,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Build {
+    /// Directory with a directory of artifacts for each shard
+    #[arg(long, value_name = "DIR")]
+    pub input_shards_dir: PathBuf,
+    #[command(flatten)]
+    pub splitting: Splitting,
+    #[command(flatten)]
+    pub packaging: Packaging,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Schema {
+    /// Which file's; all of them as one document where it is left out
+    pub file: Option<SchemaOf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum SchemaOf {
+    /// --config
+    Groups,
+    /// --packages
+    Packages,
+    /// The table of kernel databases
+    Databases,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    [Format::Deb, Format::Rpm]
+        .into_iter()
+        .find(|format| format.as_str() == text)
+        .ok_or_else(|| "expected deb or rpm".to_owned())
+}
+
+/// `64MiB`, `1GiB`, `1000000`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        _ => return Err("expected a number with KiB, MiB or GiB".into()),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    number.and_then(|n| n.checked_mul(factor)).ok_or_else(|| "expected a size as 256MiB".into())
+}

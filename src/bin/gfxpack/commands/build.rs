@@ -1,0 +1,32 @@
+//! `gfxpack build`
+
+use std::process::ExitCode;
+
+use gfxpack::artifact::read_shards;
+use gfxpack::error::Result;
+use gfxpack::pipeline::plan_build;
+use gfxpack::split::Scope;
+
+use super::package::{Plan, finish};
+use super::{jobs, package, recombine, split};
+use crate::args::{Build, Global};
+use crate::output::Ui;
+
+pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
+    let plan = Plan::load(&args.packaging)?;
+    let splitting = split::options(&args.splitting, Scope::Prefix)?;
+    let jobs = jobs(global);
+    let shards = read_shards(&args.input_shards_dir)?;
+    let definitions = plan.definitions.as_ref();
+    let (packages, report) =
+        plan_build(&shards, &plan.groups, definitions, &splitting, &plan.staging, &jobs)?;
+    for reports in report.split.values() {
+        split::left_out(reports, ui);
+        for note in reports.iter().flat_map(|report| &report.notes) {
+            ui.note(note);
+        }
+    }
+    recombine::tell(&report.recombine, ui);
+    package::tell(&report.stage, ui);
+    finish(&packages, &args.packaging, &plan, &jobs, ui)
+}

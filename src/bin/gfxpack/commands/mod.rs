@@ -1,0 +1,58 @@
+//! One file a command: from arguments to options, one call, a report.
+
+mod build;
+mod discover;
+mod extract;
+mod inspect;
+mod meta;
+mod package;
+mod recombine;
+mod split;
+mod verify;
+
+use std::process::ExitCode;
+
+use gfxpack::error::{Error, Result};
+use gfxpack::jobs::Jobs;
+
+use crate::args::{Args, Command, Global};
+use crate::output::Ui;
+
+pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
+    let global = &args.global;
+    match &args.command {
+        Command::Discover(args) => discover::run(args, global, ui),
+        Command::Split(args) => split::run(args, global, ui),
+        Command::Recombine(args) => recombine::run(args, global, ui),
+        Command::Verify(args) => verify::run(args, global, ui),
+        Command::Package(args) => package::run(args, global, ui),
+        Command::Build(args) => build::run(args, global, ui),
+        Command::Inspect(args) => inspect::run(args, ui),
+        Command::Extract(args) => extract::run(args, ui),
+        Command::Schema(args) => meta::schema(args),
+        Command::Completions(args) => meta::completions(args),
+        Command::Man => meta::man(),
+    }
+}
+
+/// The threads and the memory bound of this run.
+fn jobs(global: &Global) -> Jobs {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    Jobs::new(global.jobs.map_or_else(cores, usize::from), global.memory)
+}
+
+/// `SOURCE_DATE_EPOCH`, where it is set.
+fn source_date() -> Result<Option<i64>> {
+    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let date = value.to_str().and_then(|text| text.parse().ok()).filter(|date| *date >= 0);
+    date.map(Some).ok_or_else(|| {
+        Error::usage(format!("SOURCE_DATE_EPOCH is `{}`", value.to_string_lossy()))
+            .hint("it is the number of seconds since 1970 that the packages are dated by")
+            .into()
+    })
+}
+
+/// `1 file`, `3 files`.
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,153 @@
+//! `gfxpack package`, and what it shares with `gfxpack build`
+
+use std::process::ExitCode;
+
+use gfxpack::artifact::read_artifacts;
+use gfxpack::config::{PackagesConfig, PackagingConfig};
+use gfxpack::error::{Error, Result};
+use gfxpack::jobs::Jobs;
+use gfxpack::package::render::Templates;
+use gfxpack::package::set::SetOptions;
+use gfxpack::package::spec::Package as Planned;
+use gfxpack::package::{Format, file_name};
+use gfxpack::pipeline::{plan_packages, write_packages};
+use gfxpack::stage::{self, Options};
+use gfxpack::tree::{TreePath, list};
+use indicatif::HumanBytes;
+
+use super::{jobs, source_date};
+use crate::args::{Global, Package, Packaging};
+use crate::output::Ui;
+
+pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
+    let plan = Plan::load(&args.packaging)?;
+    let artifacts = read_artifacts(&args.artifacts_dir)?;
+    let (packages, report) =
+        plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
+    tell(&report, ui);
+    finish(&packages, &args.packaging, &plan, &jobs(global), ui)
+}
+
+/// What the arguments and configuration files say about packaging.
+pub struct Plan {
+    pub groups: PackagingConfig,
+    pub definitions: Option<PackagesConfig>,
+    pub staging: Options,
+    templates: Templates,
+}
+
+impl Plan {
+    pub fn load(args: &Packaging) -> Result<Self> {
+        let templates = match &args.templates {
+            Some(dir) => Templates::with_overrides(dir)?,
+            None => Templates::built_in(),
+        };
+        let prefix =
+            args.install_prefix.strip_prefix('/').and_then(|path| TreePath::new(path).ok());
+        let install_prefix = prefix.ok_or_else(|| {
+            Error::usage(format!("--install-prefix {} is no absolute path", args.install_prefix))
+                .hint("expected a directory as /opt/rocm")
+        })?;
+        Ok(Self {
+            groups: PackagingConfig::load(&args.config)?,
+            definitions: args.packages.as_deref().map(PackagesConfig::load).transpose()?,
+            staging: Options {
+                version: args.version.clone(),
+                release: args.release.clone(),
+                install_prefix,
+                source_date: source_date()?,
+                only: args.only.clone(),
+            },
+            templates,
+        })
+    }
+}
+
+/// Prints what staging found.
+pub fn tell(report: &stage::Report, ui: &Ui) {
+    for warning in &report.warnings {
+        ui.warning(warning);
+    }
+    let unclaimed = &report.unclaimed;
+    if !unclaimed.is_empty() {
+        let (n, first) = (unclaimed.len(), &unclaimed[0]);
+        ui.warning(&format!("{n} files are in no package, as {first}: no definition takes them"));
+        for path in unclaimed {
+            ui.note(&format!("in no package: {path}"));
+        }
+    }
+}
+
+/// Writes (or with `--dry-run` lists) planned packages.
+pub fn finish(
+    packages: &[Planned],
+    args: &Packaging,
+    plan: &Plan,
+    jobs: &Jobs,
+    ui: &Ui,
+) -> Result<ExitCode> {
+    if args.dry_run {
+        ui.result(&dry_run_json(packages, &args.format), || dry_run_text(packages, &args.format));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut formats = args.format.clone();
+    formats.sort();
+    formats.dedup();
+    let compression = |format| match format {
+        Format::Deb => args.deb_compression,
+        Format::Rpm => args.rpm_compression,
+    };
+    let options = SetOptions {
+        formats: formats.into_iter().map(|format| (format, compression(format))).collect(),
+        templates: plan.templates.clone(),
+    };
+    let files = write_packages(packages, &options, &args.output_dir, args.force, jobs, ui)?;
+    let json =
+        serde_json::json!({ "status": "done", "output": args.output_dir, "packages": files });
+    ui.result(&json, || {
+        let line = |size, file| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
+        files.iter().map(|file| line(file.size, &file.file)).collect()
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
+    let mut text = String::new();
+    for package in packages {
+        for format in formats {
+            text += &format!("{}\n", file_name(package, *format));
+        }
+        for (kind, relations) in &package.relations {
+            for relation in relations {
+                text += &format!("  {}: {}\n", kind.rpm_tag(), relation.rpm());
+            }
+        }
+        for line in list::lines(&package.tree) {
+            text += &format!("  {line}\n");
+        }
+    }
+    text
+}
+
+fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
+    let packages: Vec<_> = packages
+        .iter()
+        .map(|package| {
+            let files: Vec<_> = formats.iter().map(|format| file_name(package, *format)).collect();
+            let relations: Vec<_> = package
+                .relations
+                .iter()
+                .flat_map(|(kind, all)| {
+                    all.iter().map(|r| format!("{}: {}", kind.rpm_tag(), r.rpm()))
+                })
+                .collect();
+            serde_json::json!({
+                "name": package.name,
+                "files": files,
+                "relations": relations,
+                "content": list::items(&package.tree),
+            })
+        })
+        .collect();
+    serde_json::json!({ "status": "planned", "packages": packages })
+}

@@ -1,0 +1,48 @@
+//! `gfxpack recombine`
+
+use std::process::ExitCode;
+
+use gfxpack::artifact::read_shards;
+use gfxpack::config::PackagingConfig;
+use gfxpack::error::Result;
+use gfxpack::pipeline::write_artifacts;
+use gfxpack::recombine::{Report, recombine};
+use gfxpack::tree::dir::{Copying, OutputDir};
+
+use super::{count, jobs};
+use crate::args::{Global, Recombine};
+use crate::output::Ui;
+
+pub fn run(args: &Recombine, global: &Global, ui: &Ui) -> Result<ExitCode> {
+    let config = PackagingConfig::load(&args.config)?;
+    let shards = read_shards(&args.input_shards_dir)?;
+    let (artifacts, report) = recombine(&shards, &config)?;
+    tell(&report, ui);
+    let output = OutputDir::create(&args.output_dir, args.force)?;
+    let copying = if args.copy { Copying::Copy } else { Copying::Link };
+    write_artifacts(&artifacts, output, copying, &jobs(global), ui)?;
+    let json =
+        serde_json::json!({ "status": "done", "output": args.output_dir, "recombine": report });
+    ui.result(&json, || {
+        let lines = report.artifacts.iter().map(|made| {
+            format!(
+                "{:<32} {:>8}   from {}\n",
+                made.name,
+                count(made.files, "file"),
+                made.from.join(", ")
+            )
+        });
+        lines.collect()
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what recombining found.
+pub fn tell(report: &Report, ui: &Ui) {
+    for warning in &report.warnings {
+        ui.warning(warning);
+    }
+    for note in &report.notes {
+        ui.note(note);
+    }
+}

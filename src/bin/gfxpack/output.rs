@@ -1,0 +1,203 @@
+//! What the user sees: progress and messages on standard error, results on standard output.
+
+use std::error::Error as StdError;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gfxpack::error::{Error, Errors, Kind};
+use gfxpack::progress::Monitor;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::args::{Color, Global};
+
+/// On no terminal a line of progress comes this often.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+pub struct Ui {
+    quiet: bool,
+    verbose: bool,
+    json: bool,
+    color: bool,
+    terminal: bool,
+    phase: Mutex<Option<Phase>>,
+    done: AtomicU64,
+}
+
+struct Phase {
+    bar: Option<ProgressBar>,
+    what: String,
+    bytes: u64,
+    last_line: Instant,
+}
+
+impl Ui {
+    pub fn new(global: &Global) -> Self {
+        let terminal = io::stderr().is_terminal();
+        let color = match global.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none(),
+        };
+        Self {
+            quiet: global.quiet,
+            verbose: global.verbose,
+            json: global.json,
+            color,
+            terminal,
+            phase: Mutex::new(None),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// Prints errors with their causes and hints; returns the exit status.
+    pub fn fail(&self, errors: &Errors) -> ExitCode {
+        self.clear();
+        for error in errors.iter() {
+            self.error(error);
+        }
+        if self.json {
+            let errors: Vec<_> = errors.iter().map(error_json).collect();
+            self.print_json(&serde_json::json!({ "status": "failed", "errors": errors }));
+        }
+        match errors.kind() {
+            Kind::Failed => ExitCode::from(1),
+            Kind::Usage => ExitCode::from(2),
+        }
+    }
+
+    fn error(&self, error: &Error) {
+        eprintln!("{} {error}", self.paint("31;1", "error:"));
+        let mut cause = StdError::source(error);
+        while let Some(source) = cause {
+            eprintln!("  {} {source}", self.paint("1", "caused by:"));
+            cause = source.source();
+        }
+        if let Some(hint) = error.hint_text() {
+            eprintln!("  {} {hint}", self.paint("36;1", "hint:"));
+        }
+    }
+
+    pub fn warning(&self, message: &str) {
+        if !self.quiet {
+            self.line(&format!("{} {message}", self.paint("33;1", "warning:")));
+        }
+    }
+
+    pub fn note(&self, message: &str) {
+        if self.verbose {
+            self.line(message);
+        }
+    }
+
+    fn line(&self, text: &str) {
+        let phase = self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match phase.as_ref().and_then(|phase| phase.bar.as_ref()) {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// Whether the user wants all there is.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// The result: as JSON where that was asked for, else as `text`, which `--quiet` leaves out.
+    pub fn result(&self, json: &impl Serialize, text: impl FnOnce() -> String) {
+        if self.json {
+            self.print_json(json);
+        } else if !self.quiet {
+            Self::print(&text());
+        }
+    }
+
+    /// What the user asked to be printed.
+    pub fn print(text: &str) {
+        // A reader that went away needs no message.
+        let _ = io::stdout().lock().write_all(text.as_bytes());
+    }
+
+    fn print_json(&self, value: &impl Serialize) {
+        let text = serde_json::to_string_pretty(value).expect("reports have string keys");
+        Self::print(&(text + "\n"));
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn clear(&self) {
+        let mut phase = self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(bar) = phase.take().and_then(|phase| phase.bar) {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn error_json(error: &Error) -> serde_json::Value {
+    let mut causes = Vec::new();
+    let mut cause = StdError::source(error);
+    while let Some(source) = cause {
+        causes.push(source.to_string());
+        cause = source.source();
+    }
+    serde_json::json!({
+        "message": error.message(),
+        "path": error.path().map(|path| path.to_string_lossy()),
+        "causes": causes,
+        "hint": error.hint_text(),
+    })
+}
+
+impl Monitor for Ui {
+    fn begin(&self, what: &str, bytes: u64) {
+        if self.quiet {
+            return;
+        }
+        self.done.store(0, Ordering::Relaxed);
+        let bar = self.terminal.then(|| {
+            let style = ProgressStyle::with_template(
+                "{prefix:>18} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} {wide_msg}",
+            )
+            .expect("the template is valid");
+            ProgressBar::new(bytes).with_style(style).with_prefix(what.to_owned())
+        });
+        let phase = Phase { bar, what: what.to_owned(), bytes, last_line: Instant::now() };
+        *self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(phase);
+    }
+
+    fn advance(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // Whoever finds the lock taken leaves the drawing to the other.
+        let Ok(mut phase) = self.phase.try_lock() else { return };
+        let Some(phase) = phase.as_mut() else { return };
+        match &phase.bar {
+            Some(bar) => bar.set_position(done),
+            None if phase.last_line.elapsed() >= LINE_EVERY => {
+                phase.last_line = Instant::now();
+                let (done, all) = (HumanBytes(done), HumanBytes(phase.bytes));
+                eprintln!("{}: {done} of {all}", phase.what);
+            }
+            None => {}
+        }
+    }
+
+    fn at(&self, what: &str) {
+        let Ok(phase) = self.phase.try_lock() else { return };
+        if let Some(bar) = phase.as_ref().and_then(|phase| phase.bar.as_ref()) {
+            bar.set_message(what.to_owned());
+        }
+    }
+
+    fn end(&self) {
+        self.clear();
+    }
+
+    fn detail(&self, message: &str) {
+        self.note(message);
+    }
+}

@@ -1,0 +1,431 @@
+//! Reading a `.deb`: an `ar` archive of `debian-binary`, `control.tar.*` and `data.tar.*`.
+//!
+//! An `ar` header is 60 bytes: name (16), time (12), uid and gid (6 each), mode (8), size (10, all in
+//! digits), `` `\n ``; content is padded to an even size. Both tars are read as streams, once, so
+//! memory does not grow with the package. Source: deb(5), deb-control(5).
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Read};
+
+use md5::{Digest, Md5};
+
+use super::error::PackageError;
+use super::package::{
+    FileReport, MAX_FILES, Member, PackageReport, Script, installed_path, leaves,
+};
+use super::{Input, tar};
+use crate::error::Error;
+use crate::read_at::{Cursor, ReadAt};
+
+/// The first bytes of an `ar` archive.
+pub(super) const AR_MAGIC: &[u8] = b"!<arch>\n";
+const AR_HEADER: u64 = 60;
+/// A package has three members, and a signature or two.
+const MAX_MEMBERS: usize = 64;
+/// All control data that is held at once.
+const MAX_CONTROL: u64 = 64 << 20;
+/// What a decompressor may hold: dpkg's own limit for zstd windows, and room for xz -9.
+const ZSTD_WINDOW_LOG: u32 = 27;
+const XZ_MEMORY: u64 = 256 << 20;
+
+const RELATIONS: &[&str] = &[
+    "Pre-Depends",
+    "Depends",
+    "Recommends",
+    "Suggests",
+    "Enhances",
+    "Provides",
+    "Conflicts",
+    "Breaks",
+    "Replaces",
+];
+const SCRIPTS: &[&str] = &["preinst", "postinst", "prerm", "postrm", "config"];
+
+/// Reads a package; an `ar` archive of another kind is an error.
+pub(super) fn read(input: &Input) -> Result<PackageReport, Error> {
+    let members = members(&input.file).map_err(|e| input.damaged("ar archive", e))?;
+    if members.first().is_none_or(|first| first.name != "debian-binary") {
+        return Err(Error::failed("is an ar archive, and no .deb package").at(&input.path).hint(
+            "the first member of a .deb is `debian-binary`; static libraries are left alone",
+        ));
+    }
+    package(&input.file, members).map_err(|e| input.damaged(".deb package", e))
+}
+
+/// The table of an `ar` archive.
+fn members(r: &dyn ReadAt) -> Result<Vec<Member>, PackageError> {
+    let mut members = Vec::new();
+    let mut at = AR_MAGIC.len() as u64;
+    while at < r.len() {
+        if members.len() == MAX_MEMBERS {
+            let found = format!("member {}", MAX_MEMBERS + 1);
+            return Err(PackageError::field("a header", at, found, "no more than 64"));
+        }
+        let mut header = [0; AR_HEADER as usize];
+        let cannot = |e| PackageError::io("the header of a member", at, e);
+        r.read_exact_at(&mut header, at).map_err(cannot)?;
+        if header[58..] != *b"`\n" {
+            let found = format!("{:02x} {:02x}", header[58], header[59]);
+            return Err(PackageError::field("the end of a header", at + 58, found, "60 0a"));
+        }
+        let name = String::from_utf8_lossy(&header[..16]);
+        let name = name.trim_end_matches([' ', '/']).to_owned();
+        let digits = String::from_utf8_lossy(&header[48..58]).trim_end().to_owned();
+        let size: u64 = digits.parse().map_err(|_| {
+            PackageError::field(format!("size of `{name}`"), at + 48, &digits, "a number")
+        })?;
+        let offset = at + AR_HEADER;
+        let left = r.len() - offset.min(r.len());
+        if size > left {
+            let expected = format!("at most {left}, what the file has");
+            return Err(PackageError::field(format!("size of `{name}`"), at + 48, size, expected));
+        }
+        members.push(Member { name, offset, size, compression: None, unpacked: None });
+        at = offset + size + size % 2;
+    }
+    Ok(members)
+}
+
+fn package(r: &dyn ReadAt, members: Vec<Member>) -> Result<PackageReport, PackageError> {
+    let mut report = PackageReport::default();
+    format_version(r, &members[0], &mut report)?;
+    let mut md5sums = HashMap::new();
+    let (mut control, mut data) = (false, false);
+    for mut member in members {
+        if !control && tar_compression(&member.name, "control.tar").is_some() {
+            control = true;
+            md5sums = read_control(r, &mut member, &mut report)?;
+        } else if !data && tar_compression(&member.name, "data.tar").is_some() {
+            if !control {
+                return Err(PackageError::Missing("control member before the data".into()));
+            }
+            data = true;
+            read_data(r, &mut member, &mut md5sums, &mut report)?;
+        } else if member.name.starts_with("_gpg") {
+            report.signatures.push(member.name.clone());
+        }
+        report.members.push(member);
+    }
+    if !data {
+        let which = if control { "data.tar" } else { "control.tar" };
+        return Err(PackageError::Missing(which.into()));
+    }
+    let mut missing: Vec<_> = md5sums.into_keys().collect();
+    missing.sort();
+    let missing = missing.into_iter().take(20);
+    report.problems.extend(missing.map(|path| format!("md5sums lists {path}, which is not there")));
+    Ok(report)
+}
+
+fn format_version(
+    r: &dyn ReadAt,
+    member: &Member,
+    report: &mut PackageReport,
+) -> Result<(), PackageError> {
+    let mut text = String::new();
+    Cursor::new(r, member.offset, member.size.min(64))
+        .read_to_string(&mut text)
+        .map_err(|e| PackageError::io("debian-binary", member.offset, e))?;
+    let version = text.trim_end().to_owned();
+    if !version.starts_with("2.") {
+        return Err(PackageError::field("debian-binary", member.offset, version, "2.0"));
+    }
+    report.fields.push(("Format".into(), version));
+    Ok(())
+}
+
+/// How the tar of that name is compressed, or `None` where the member is another.
+fn tar_compression(name: &str, tar: &str) -> Option<&'static str> {
+    match name.strip_prefix(tar)? {
+        "" => Some("none"),
+        ".gz" => Some("gzip"),
+        ".xz" => Some("xz"),
+        ".zst" => Some("zstd"),
+        ".bz2" => Some("bzip2"),
+        ".lzma" => Some("lzma"),
+        _ => None,
+    }
+}
+
+type Raw<'r> = BufReader<Cursor<&'r dyn ReadAt>>;
+
+enum Decoder<'r> {
+    None(Raw<'r>),
+    Gzip(flate2::bufread::GzDecoder<Raw<'r>>),
+    Xz(liblzma::bufread::XzDecoder<Raw<'r>>),
+    Zstd(zstd::stream::read::Decoder<'static, Raw<'r>>),
+}
+
+impl<'r> Decoder<'r> {
+    fn new(r: &'r dyn ReadAt, member: &Member, compression: &str) -> Result<Self, PackageError> {
+        let raw = BufReader::with_capacity(64 << 10, Cursor::new(r, member.offset, member.size));
+        let cannot = |e| PackageError::io(&member.name, 0, e);
+        Ok(match compression {
+            "none" => Self::None(raw),
+            "gzip" => Self::Gzip(flate2::bufread::GzDecoder::new(raw)),
+            "xz" => {
+                let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, 0)
+                    .map_err(|e| cannot(e.into()))?;
+                Self::Xz(liblzma::bufread::XzDecoder::new_stream(raw, stream))
+            }
+            "zstd" => {
+                let mut decoder =
+                    zstd::stream::read::Decoder::with_buffer(raw).map_err(cannot)?.single_frame();
+                decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(cannot)?;
+                Self::Zstd(decoder)
+            }
+            other => {
+                let expected = "gzip, xz, zstd or none";
+                let what = format!("compression of {}", member.name);
+                return Err(PackageError::field(what, member.offset, other, expected));
+            }
+        })
+    }
+
+    /// Whether compressed bytes are left: dpkg reads one stream or frame.
+    fn has_more(self) -> bool {
+        let mut raw = match self {
+            Self::None(raw) => raw,
+            Self::Gzip(decoder) => decoder.into_inner(),
+            Self::Xz(decoder) => decoder.into_inner(),
+            Self::Zstd(decoder) => decoder.finish(),
+        };
+        raw.read(&mut [0]).is_ok_and(|n| n > 0)
+    }
+}
+
+impl Read for Decoder<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::None(raw) => raw.read(buf),
+            Self::Gzip(decoder) => decoder.read(buf),
+            Self::Xz(decoder) => decoder.read(buf),
+            Self::Zstd(decoder) => decoder.read(buf),
+        }
+    }
+}
+
+fn read_tar(
+    r: &dyn ReadAt,
+    member: &mut Member,
+    tar: &str,
+    problems: &mut Vec<String>,
+    each: impl FnMut(&tar::TarMember, &mut dyn Read) -> Result<(), PackageError>,
+) -> Result<(), PackageError> {
+    let compression = tar_compression(&member.name, tar).unwrap_or("none");
+    let mut decoder = Decoder::new(r, member, compression)?;
+    let end = tar::for_each(&mut decoder, tar, each)?;
+    let mut problem = |what: &str| problems.push(format!("{} {what}", member.name));
+    if end.pax {
+        problem("has PAX headers: dpkg does not install such a package");
+    }
+    if decoder.has_more() {
+        problem("has more than one compressed stream: dpkg reads the first only");
+    }
+    member.compression = Some(compression.to_owned());
+    member.unpacked = Some(end.len);
+    Ok(())
+}
+
+/// Reads the control member into the report; gives the MD5 sums by installed path.
+fn read_control(
+    r: &dyn ReadAt,
+    member: &mut Member,
+    report: &mut PackageReport,
+) -> Result<HashMap<String, String>, PackageError> {
+    let mut texts: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut left = MAX_CONTROL;
+    read_tar(r, member, "control.tar", &mut report.problems, |entry, content| {
+        if entry.kind() != b'0' {
+            return Ok(());
+        }
+        let name = installed_path(&entry.name).trim_start_matches('/').to_owned();
+        // An empty file costs memory as well.
+        let cost = entry.size.saturating_add(1024);
+        if cost > left {
+            let what = format!("size of {name} in control.tar");
+            let expected = format!("no more than {MAX_CONTROL} bytes of control data");
+            return Err(PackageError::field(what, 0, entry.size, expected));
+        }
+        left -= cost;
+        let mut bytes = Vec::new();
+        content.read_to_end(&mut bytes).map_err(|e| PackageError::io("control.tar", 0, e))?;
+        if bytes.len() as u64 != entry.size {
+            let cut = io::ErrorKind::UnexpectedEof.into();
+            return Err(PackageError::io(format!("{name} in control.tar"), 0, cut));
+        }
+        texts.push((name, bytes));
+        Ok(())
+    })?;
+    let mut md5sums = HashMap::new();
+    let mut has_control = false;
+    for (name, bytes) in texts {
+        let text = String::from_utf8_lossy(&bytes);
+        match name.as_str() {
+            "control" => {
+                has_control = true;
+                control_fields(&text, report)?;
+            }
+            "md5sums" => {
+                let lines = text.lines().filter_map(|line| line.split_once("  "));
+                md5sums.extend(lines.take(MAX_FILES).map(|(sum, path)| {
+                    (installed_path(path.as_bytes()), sum.to_ascii_lowercase())
+                }));
+            }
+            _ => {
+                let is_script = SCRIPTS.contains(&name.as_str());
+                let first = text.lines().next().and_then(|line| line.strip_prefix("#!"));
+                let interpreter = first.filter(|_| is_script).map(|line| line.trim().to_owned());
+                let (size, text) = (bytes.len() as u64, text.clone().into_owned());
+                let script = Script { name, interpreter, size, text };
+                let list = if is_script { &mut report.scripts } else { &mut report.control_files };
+                list.push(script);
+            }
+        }
+    }
+    if has_control { Ok(md5sums) } else { Err(PackageError::Missing("control file".into())) }
+}
+
+/// A field is `Name: value`, and lines that go on begin with a blank.
+fn control_fields(text: &str, report: &mut PackageReport) -> Result<(), PackageError> {
+    let mut fields: Vec<(String, String)> = Vec::new();
+    let mut at = 0;
+    for line in text.lines() {
+        let begins = at;
+        at += line.len() as u64 + 1;
+        if line.trim().is_empty() {
+            continue;
+        }
+        if line.starts_with([' ', '\t'])
+            && let Some((_, value)) = fields.last_mut()
+        {
+            value.push('\n');
+            value.push_str(line.trim_end());
+            continue;
+        }
+        let Some((name, value)) = line.split_once(':').filter(|(name, _)| !name.contains(' '))
+        else {
+            let found = format!("`{}`", line.chars().take(60).collect::<String>());
+            return Err(PackageError::field("a line of control", begins, found, "Name: value"));
+        };
+        fields.push((name.to_owned(), value.trim().to_owned()));
+    }
+    for (name, value) in fields {
+        match RELATIONS.iter().find(|relation| relation.eq_ignore_ascii_case(&name)) {
+            None => report.fields.push((name, value)),
+            Some(relation) => {
+                // Line ends within a relation mean nothing.
+                let items = value
+                    .split(',')
+                    .map(|item| item.split_whitespace().collect::<Vec<_>>().join(" "));
+                let items = items.filter(|item| !item.is_empty()).collect();
+                report.relations.push(((*relation).to_owned(), items));
+            }
+        }
+    }
+    for needed in ["Package", "Version", "Architecture"] {
+        if !report.fields.iter().any(|(name, _)| name == needed) {
+            return Err(PackageError::Missing(format!("field {needed} in control")));
+        }
+    }
+    Ok(())
+}
+
+fn read_data(
+    r: &dyn ReadAt,
+    member: &mut Member,
+    md5sums: &mut HashMap<String, String>,
+    report: &mut PackageReport,
+) -> Result<(), PackageError> {
+    let PackageReport { files, problems, installed_bytes, .. } = report;
+    let mut found = Vec::new();
+    // Names are held: hostile ones are long.
+    let mut left: u64 = 256 << 20;
+    read_tar(r, member, "data.tar", problems, |entry, content| {
+        let path = installed_path(&entry.name);
+        let names = path.len() + entry.link.as_ref().map_or(0, Vec::len);
+        left = left.saturating_sub(names as u64);
+        if files.len() >= MAX_FILES || left == 0 {
+            let expected = format!("at most {MAX_FILES} files, with at most 256 MiB of names");
+            return Err(PackageError::field("data.tar", 0, "more", expected));
+        }
+        if leaves(&path) {
+            found.push(format!("the path {path} leaves the tree"));
+        }
+        let file = data_file(entry, path, content)?;
+        if let Some(stated) = md5sums.remove(&file.path) {
+            let actual = file.digest.as_deref().unwrap_or("of nothing: it is no file");
+            // A hard link's content stands at its first name.
+            if stated != actual && file.kind != "hard link" {
+                found.push(format!("md5sums says {stated} of {}, but it is {actual}", file.path));
+            }
+        }
+        *installed_bytes = installed_bytes.saturating_add(file.size);
+        files.push(file);
+        Ok(())
+    })?;
+    // Enough to see what is wrong.
+    found.truncate(100);
+    report.problems.append(&mut found);
+    Ok(())
+}
+
+fn data_file(
+    entry: &tar::TarMember,
+    path: String,
+    content: &mut dyn Read,
+) -> Result<FileReport, PackageError> {
+    let kind = match entry.kind() {
+        b'0' => "file",
+        b'1' => "hard link",
+        b'2' => "symlink",
+        b'3' | b'4' => "device",
+        b'5' => "directory",
+        b'6' => "fifo",
+        other => {
+            let found = char::from(other).escape_default();
+            let expected = "a file, directory, link, device or pipe";
+            return Err(PackageError::field(format!("type of {path}"), 0, found, expected));
+        }
+    };
+    let mut digest = None;
+    if kind == "file" {
+        let mut md5 = Md5::new();
+        let copied = io::copy(content, &mut md5)
+            .map_err(|e| PackageError::io(format!("{path} in data.tar"), 0, e))?;
+        if copied != entry.size {
+            let cut = io::ErrorKind::UnexpectedEof.into();
+            return Err(PackageError::io(format!("{path} in data.tar"), copied, cut));
+        }
+        digest = Some(md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+    }
+    let header = &entry.header;
+    let number = |what: &str| {
+        let expected = "a number in octal";
+        PackageError::field(format!("{what} of {path} in data.tar"), 0, "none", expected)
+    };
+    let named = |name: Option<&[u8]>, id: io::Result<u64>| match name {
+        Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
+        _ => id.map_or_else(|_| "?".into(), |id| id.to_string()),
+    };
+    Ok(FileReport {
+        kind,
+        mode: format!("{:04o}", header.mode().map_err(|_| number("mode"))? & 0o7777),
+        size: if kind == "file" { entry.size } else { 0 },
+        owner: format!(
+            "{}/{}",
+            named(header.username_bytes(), header.uid()),
+            named(header.groupname_bytes(), header.gid())
+        ),
+        mtime: header.mtime().map_err(|_| number("time"))?.try_into().unwrap_or(i64::MAX),
+        link: entry.link.as_ref().filter(|_| matches!(kind, "symlink" | "hard link")).map(|link| {
+            match kind {
+                "hard link" => installed_path(link),
+                _ => String::from_utf8_lossy(link).into_owned(),
+            }
+        }),
+        digest,
+        flags: Vec::new(),
+        path,
+    })
+}

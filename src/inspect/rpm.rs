@@ -1,0 +1,337 @@
+//! Reading an `.rpm`: lead (96 bytes), signature header (padded to 8), header, payload.
+//!
+//! Everything but the payload is read, and the digests over the header are checked. Source: rpm's
+//! documentation, "RPM v4 package format" and its list of tags.
+
+use sha2::{Digest, Sha256};
+
+use super::Input;
+use super::error::PackageError;
+use super::package::{FileReport, Member, PackageReport, Script, leaves};
+use super::rpm_header::Header;
+use crate::error::Error;
+use crate::read_at::{ReadAt, read_vec};
+
+/// The first bytes of a package.
+pub(super) const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
+const LEAD: u64 = 96;
+
+const FIELDS: &[(&str, u32)] = &[
+    ("Name", 1000),
+    ("Epoch", 1003),
+    ("Version", 1001),
+    ("Release", 1002),
+    ("Architecture", 1022),
+    ("OS", 1021),
+    ("Summary", 1004),
+    ("Description", 1005),
+    ("License", 1014),
+    ("Group", 1016),
+    ("URL", 1020),
+    ("BugURL", 5012),
+    ("VCS", 5034),
+    ("Vendor", 1011),
+    ("Packager", 1015),
+    ("Distribution", 1010),
+    ("Build host", 1007),
+    ("Build time", 1006),
+    ("Source RPM", 1044),
+    ("Prefixes", 1098),
+    ("RPM version", 1064),
+    ("Platform", 1132),
+    ("Encoding", 5062),
+    ("Cookie", 1094),
+    ("Payload format", 1124),
+    ("Payload compressor", 1125),
+    ("Payload flags", 1126),
+];
+
+/// Kind of relation; tags of names, flags and versions.
+const RELATIONS: &[(&str, [u32; 3])] = &[
+    ("Requires", [1049, 1048, 1050]),
+    ("Provides", [1047, 1112, 1113]),
+    ("Recommends", [5046, 5048, 5047]),
+    ("Suggests", [5049, 5051, 5050]),
+    ("Supplements", [5052, 5054, 5053]),
+    ("Enhances", [5055, 5057, 5056]),
+    ("Conflicts", [1054, 1053, 1055]),
+    ("Obsoletes", [1090, 1114, 1115]),
+];
+
+/// Name; tags of the text and of what runs it.
+const SCRIPTS: &[(&str, u32, u32)] = &[
+    ("pretrans", 1151, 1153),
+    ("pre", 1023, 1085),
+    ("post", 1024, 1086),
+    ("preun", 1025, 1087),
+    ("postun", 1026, 1088),
+    ("posttrans", 1152, 1154),
+    ("preuntrans", 5103, 5105),
+    ("postuntrans", 5104, 5106),
+    ("verify", 1079, 1091),
+];
+const TRIGGERS: &[(&str, u32, u32)] =
+    &[("trigger", 1065, 1092), ("filetrigger", 5066, 5067), ("transfiletrigger", 5076, 5077)];
+
+/// Digest algorithms by the number that OpenPGP gives them.
+const DIGESTS: &[(u64, &str)] = &[
+    (1, "MD5"),
+    (2, "SHA1"),
+    (8, "SHA256"),
+    (9, "SHA384"),
+    (10, "SHA512"),
+    (11, "SHA224"),
+    (12, "SHA3-256"),
+    (14, "SHA3-512"),
+];
+
+const FILE_FLAGS: &[(u64, &str)] = &[
+    (1 << 0, "config"),
+    (1 << 1, "doc"),
+    (1 << 3, "missingok"),
+    (1 << 4, "noreplace"),
+    (1 << 6, "ghost"),
+    (1 << 7, "license"),
+    (1 << 8, "readme"),
+    (1 << 12, "artifact"),
+];
+
+/// Reads a package, without its payload.
+pub(super) fn read(input: &Input) -> Result<PackageReport, Error> {
+    package(&input.file).map_err(|e| input.damaged(".rpm package", e))
+}
+
+fn package(r: &dyn ReadAt) -> Result<PackageReport, PackageError> {
+    let lead = read_vec(r, 0, LEAD).map_err(|e| PackageError::io("the lead", 0, e))?;
+    if !matches!(lead[4], 3 | 4) {
+        return Err(PackageError::field("major version of the lead", 4, lead[4], "3"));
+    }
+    let signature = Header::read(r, "signature", LEAD)?;
+    let header = Header::read(r, "main", signature.end().next_multiple_of(8))?;
+    let mut report = PackageReport::default();
+    for &(name, tag) in FIELDS {
+        let value = match name {
+            "Epoch" | "Build time" => header.number(tag)?.map(|n| n.to_string()),
+            "Prefixes" => Some(header.strings(tag)?.join(" ")).filter(|text| !text.is_empty()),
+            _ => header.string(tag)?,
+        };
+        report.fields.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    for needed in ["Name", "Version", "Release"] {
+        if !report.fields.iter().any(|(name, _)| name == needed) {
+            return Err(PackageError::Missing(format!("tag {needed} in the main header")));
+        }
+    }
+    let size = header.number(5009)?.or(header.number(1009)?);
+    report.fields.extend(size.map(|size| ("Size".to_owned(), size.to_string())));
+    relations(&header, &mut report)?;
+    scripts(&header, &mut report)?;
+    files(&header, &mut report)?;
+    digests(r, &signature, &header, &mut report)?;
+    members(r, &signature, &header, &mut report)?;
+    Ok(report)
+}
+
+fn relations(header: &Header, report: &mut PackageReport) -> Result<(), PackageError> {
+    for &(kind, [names, flags, versions]) in RELATIONS {
+        let names = header.strings(names)?;
+        if names.is_empty() {
+            continue;
+        }
+        let (flags, versions) = (header.numbers(flags)?, header.strings(versions)?);
+        same_length(kind, names.len(), &[("flags", flags.len()), ("versions", versions.len())])?;
+        let items = names.into_iter().zip(flags).zip(versions).map(|((name, flags), version)| {
+            let less = if flags & 2 != 0 { "<" } else { "" };
+            let greater = if flags & 4 != 0 { ">" } else { "" };
+            let equal = if flags & 8 != 0 { "=" } else { "" };
+            // What scripts need while they run comes apart from what the installed package needs.
+            let when: Vec<_> = [(9, "pre"), (10, "post"), (11, "preun"), (12, "postun")]
+                .iter()
+                .filter(|(bit, _)| kind == "Requires" && flags >> bit & 1 == 1)
+                .map(|(_, when)| *when)
+                .collect();
+            let when =
+                if when.is_empty() { String::new() } else { format!(" ({})", when.join(",")) };
+            if version.is_empty() {
+                format!("{name}{when}")
+            } else {
+                format!("{name} {less}{greater}{equal} {version}{when}")
+            }
+        });
+        report.relations.push((kind.to_owned(), items.collect()));
+    }
+    Ok(())
+}
+
+/// Arrays that describe the same things have the same length.
+fn same_length(what: &str, expected: usize, found: &[(&str, usize)]) -> Result<(), PackageError> {
+    match found.iter().find(|(_, len)| *len != expected) {
+        None => Ok(()),
+        Some((name, len)) => {
+            let field = format!("count of {name} of {what}");
+            Err(PackageError::field(field, 0, len, expected))
+        }
+    }
+}
+
+fn scripts(header: &Header, report: &mut PackageReport) -> Result<(), PackageError> {
+    let mut add = |name: String, interpreter: String, text: String| {
+        let interpreter = Some(interpreter).filter(|text| !text.is_empty());
+        report.scripts.push(Script { name, interpreter, size: text.len() as u64, text });
+    };
+    for &(name, text, program) in SCRIPTS {
+        if header.has(text) || header.has(program) {
+            let text = header.string(text)?.unwrap_or_default();
+            add(name.to_owned(), header.strings(program)?.join(" "), text);
+        }
+    }
+    for &(name, texts, programs) in TRIGGERS {
+        let programs = header.strings(programs)?;
+        for (i, text) in header.strings(texts)?.into_iter().enumerate() {
+            add(format!("{name} {}", i + 1), programs.get(i).cloned().unwrap_or_default(), text);
+        }
+    }
+    Ok(())
+}
+
+fn files(header: &Header, report: &mut PackageReport) -> Result<(), PackageError> {
+    let names = header.strings(1117)?;
+    let count = names.len();
+    let (folders, places) = (header.strings(1118)?, header.numbers(1116)?);
+    let modes = header.numbers(1030)?;
+    let sizes = if header.has(5008) { header.numbers(5008)? } else { header.numbers(1028)? };
+    let (mtimes, flags) = (header.numbers(1034)?, header.numbers(1037)?);
+    let (digests, links) = (header.strings(1035)?, header.strings(1036)?);
+    let (users, groups) = (header.strings(1039)?, header.strings(1040)?);
+    let (devices, inodes) = (header.numbers(1095)?, header.numbers(1096)?);
+    same_length(
+        "files",
+        count,
+        &[
+            ("folders", places.len()),
+            ("modes", modes.len()),
+            ("sizes", sizes.len()),
+            ("times", mtimes.len()),
+            ("flags", flags.len()),
+            ("digests", digests.len()),
+            ("links", links.len()),
+            ("users", users.len()),
+            ("groups", groups.len()),
+        ],
+    )?;
+    let mut seen = std::collections::HashSet::new();
+    for i in 0..count {
+        let folder = usize::try_from(places[i]).ok().and_then(|place| folders.get(place));
+        let folder = folder.ok_or_else(|| {
+            let expected = format!("less than {}", folders.len());
+            PackageError::field(format!("folder of file {i}"), 0, places[i], expected)
+        })?;
+        let path = format!("{folder}{}", names[i]);
+        if leaves(&path) {
+            report.problems.push(format!("the path {path} leaves the tree"));
+        }
+        let mode = modes[i];
+        let kind = match mode & 0o170_000 {
+            0o040_000 => "directory",
+            0o120_000 => "symlink",
+            0o020_000 | 0o060_000 => "device",
+            0o010_000 => "fifo",
+            0o140_000 => "socket",
+            _ => "file",
+        };
+        // Names of one inode are one file, whose bytes are installed once.
+        let inode = devices.get(i).zip(inodes.get(i));
+        let again = kind == "file" && inode.is_some_and(|(&dev, &ino)| !seen.insert((dev, ino)));
+        if kind == "file" && !again && flags[i] & (1 << 6) == 0 {
+            report.installed_bytes = report.installed_bytes.saturating_add(sizes[i]);
+        }
+        let marks = FILE_FLAGS.iter().filter(|(bit, _)| flags[i] & bit != 0);
+        report.files.push(FileReport {
+            path,
+            kind: if again { "hard link" } else { kind },
+            mode: format!("{:04o}", mode & 0o7777),
+            size: sizes[i],
+            owner: format!("{}/{}", users[i], groups[i]),
+            mtime: mtimes[i].try_into().unwrap_or(i64::MAX),
+            link: Some(links[i].clone()).filter(|link| !link.is_empty()),
+            digest: Some(digests[i].clone()).filter(|digest| !digest.is_empty()),
+            flags: marks.map(|(_, name)| *name).collect(),
+        });
+    }
+    report.problems.truncate(100);
+    Ok(())
+}
+
+fn algorithm(number: Option<u64>, default: &'static str) -> String {
+    let Some(number) = number else { return default.to_owned() };
+    let known = DIGESTS.iter().find(|(n, _)| *n == number);
+    known.map_or_else(|| format!("algorithm {number}"), |(_, name)| (*name).to_owned())
+}
+
+fn digests(
+    r: &dyn ReadAt,
+    signature: &Header,
+    header: &Header,
+    report: &mut PackageReport,
+) -> Result<(), PackageError> {
+    let mut add = |name: String, value: Option<String>| {
+        report.digests.extend(value.map(|value| (name, value)));
+    };
+    let sha256 = signature.string(273)?;
+    add("header SHA256".into(), sha256.clone());
+    add("header SHA1".into(), signature.string(269)?);
+    add("header and payload MD5".into(), signature.bytes(1004)?.map(hex));
+    let payload = algorithm(header.number(5093)?, "SHA256");
+    add(format!("payload {payload}"), header.string(5092)?);
+    add(format!("payload {payload}, uncompressed"), header.string(5097)?);
+    if !report.files.is_empty() {
+        add("files".into(), Some(algorithm(header.number(5011)?, "MD5")));
+    }
+    for (tag, name) in [(267, "DSA"), (268, "RSA"), (278, "OpenPGP"), (1002, "PGP"), (1005, "GPG")]
+    {
+        if signature.has(tag) {
+            report.signatures.push(name.to_owned());
+        }
+    }
+    if let Some(stated) = sha256 {
+        let cannot = |e| PackageError::io("the main header", header.offset, e);
+        let bytes = read_vec(r, header.offset, header.size).map_err(cannot)?;
+        let actual = hex(&Sha256::digest(&bytes));
+        if stated != actual {
+            report.problems.push(format!(
+                "the signature header says SHA256 {stated} of the header, but it is {actual}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn members(
+    r: &dyn ReadAt,
+    signature: &Header,
+    header: &Header,
+    report: &mut PackageReport,
+) -> Result<(), PackageError> {
+    let mut add = |name: &str, offset, size, compression: Option<String>, unpacked| {
+        report.members.push(Member { name: name.into(), offset, size, compression, unpacked });
+    };
+    add("lead", 0, LEAD, None, None);
+    add("signature", signature.offset, signature.size, None, None);
+    add("header", header.offset, header.size, None, None);
+    let payload = r.len().saturating_sub(header.end());
+    let compression = header.string(1125)?.unwrap_or_else(|| "none".to_owned());
+    let unpacked = signature.number(271)?.or(signature.number(1007)?).or(header.number(271)?);
+    add("payload", header.end(), payload, Some(compression), unpacked);
+    let stated = signature.number(270)?.or(signature.number(1000)?);
+    let actual = r.len().saturating_sub(header.offset);
+    if let Some(stated) = stated.filter(|&stated| stated != actual) {
+        report.problems.push(format!(
+            "the signature header says that {stated} bytes follow it, but {actual} do"
+        ));
+    }
+    Ok(())
+}

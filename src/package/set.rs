@@ -1,0 +1,169 @@
+//! Writing a set of packages into one directory.
+//!
+//! A package's kpack archives are built into a spool first, since a package states the length of a
+//! file before its bytes; both formats then read them from there, and they are removed when the
+//! package is done. Manifests of archives stand in generic packages, which come after the groups'.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::compress::Compression;
+use super::render::Templates;
+use super::spec::{Kind, Package};
+use super::{Format, Options, file_name, write};
+use crate::error::{Error, Errors, Result};
+use crate::jobs::Jobs;
+use crate::progress::Monitor;
+use crate::tree::{EntryKind, KpackPlan, Source, build};
+
+/// How a set is written.
+#[derive(Debug)]
+pub struct SetOptions {
+    /// The formats, each with its compression.
+    pub formats: Vec<(Format, Compression)>,
+    /// The texts of control files.
+    pub templates: Templates,
+}
+
+/// One file written.
+#[derive(Debug, Clone, Serialize)]
+pub struct PackageFile {
+    /// The package's name as people write it.
+    pub package: String,
+    /// The file's name.
+    pub file: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What it takes once installed, in bytes.
+    pub installed_size: u64,
+    /// SHA-256 of the file, in hex.
+    pub sha256: String,
+}
+
+/// Writes each package in each format into the directory `out`. Returns the files, sorted by name. All
+/// faults are reported; nothing is written where a package's texts are not valid.
+pub fn write_set(
+    packages: &[Package],
+    options: &SetOptions,
+    out: &Path,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Vec<PackageFile>> {
+    let mut faults = Vec::new();
+    for package in packages {
+        for (format, _) in &options.formats {
+            faults.extend(package.check(*format).err().into_iter().flat_map(Errors::into_vec));
+        }
+    }
+    Errors::check((), faults)?;
+    let spool = out.join(".spool");
+    fs::create_dir(&spool).map_err(|e| Error::io("cannot make", &spool, e))?;
+
+    let (mut first, mut then): (Vec<&Package>, Vec<&Package>) =
+        packages.iter().partition(|package| matches!(package.kind, Kind::Group { .. }));
+    let formats = options.formats.len() as u64;
+    let total = packages.iter().map(|package| work(package) * formats).sum();
+    monitor.begin("writing packages", total);
+    let mut written = Vec::new();
+    let mut faults = Vec::new();
+    for batch in [&mut first, &mut then] {
+        batch.sort_by_key(|package| Reverse(work(package)));
+        let threads = (jobs.threads() / batch.len().max(1)).max(1);
+        for done in jobs.drive(batch, |package| {
+            monitor.at(&package.name);
+            one(package, options, out, &spool, threads, jobs, monitor)
+        }) {
+            match done {
+                Ok(files) => written.extend(files),
+                Err(e) => faults.extend(e.into_vec()),
+            }
+        }
+        if !faults.is_empty() {
+            break;
+        }
+    }
+    monitor.end();
+    Errors::check((), faults)?;
+    fs::remove_dir(&spool).map_err(|e| Error::io("cannot remove", &spool, e))?;
+    written.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(written)
+}
+
+fn work(package: &Package) -> u64 {
+    package.tree.iter().filter_map(|(_, entry)| entry.source()).map(Source::work).sum()
+}
+
+fn one(
+    package: &Package,
+    options: &SetOptions,
+    out: &Path,
+    spool: &Path,
+    threads: usize,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Vec<PackageFile>> {
+    let spooled = Spooled::build(package, spool, jobs, monitor)?;
+    let mut files = Vec::new();
+    for (format, compression) in &options.formats {
+        let name = file_name(package, *format);
+        let path = out.join(&name);
+        let how = Options { compression: *compression, threads, spool_dir: spool.to_owned() };
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|e| Error::io("cannot make", &path, e))?;
+        let report = write(package, *format, &options.templates, &how, &mut file, monitor)?;
+        files.push(PackageFile {
+            package: package.name.clone(),
+            file: name,
+            size: report.size,
+            installed_size: report.installed_size,
+            sha256: report.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+        });
+    }
+    spooled.remove()?;
+    Ok(files)
+}
+
+/// The archives of one package, on disk while it is written.
+struct Spooled(Vec<PathBuf>);
+
+impl Spooled {
+    fn build(
+        package: &Package,
+        spool: &Path,
+        jobs: &Jobs,
+        monitor: &dyn Monitor,
+    ) -> Result<Self, Error> {
+        let mut paths = Vec::new();
+        let mut sets: BTreeMap<&str, Vec<(&KpackPlan, File, PathBuf)>> = BTreeMap::new();
+        for (_, entry) in package.tree.iter() {
+            if let EntryKind::File(Source::Kpack(plan)) = &entry.kind {
+                let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));
+                let file =
+                    File::create_new(&path).map_err(|e| Error::io("cannot make", &path, e))?;
+                paths.push(path.clone());
+                sets.entry(plan.set()).or_default().push((plan, file, path));
+            }
+        }
+        for set in sets.values() {
+            let set: Vec<_> =
+                set.iter().map(|(plan, file, path)| (*plan, file, path.as_path())).collect();
+            build::kpacks(&set, jobs, monitor)?;
+        }
+        Ok(Self(paths))
+    }
+
+    fn remove(self) -> Result<(), Error> {
+        for path in &self.0 {
+            fs::remove_file(path).map_err(|e| Error::io("cannot remove", path, e))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,322 @@
+//! Building planned kpack archives.
+//!
+//! Several archives are built side by side from the same fat binaries, one for each ISA: so a
+//! compressed bundle is decompressed once for all of them, and a plain one is read from its start to
+//! its end. Code objects are compressed in the pool and stored in the order of the plan; what is in
+//! flight is bounded by the pool's budget.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, PlannedKernel};
+use super::source::InputFile;
+use crate::error::Error;
+use crate::fatbin::BundleError;
+use crate::fatbin::bundle::{Bundle, BundleEntry, Form};
+use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
+use crate::jobs::Jobs;
+use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER, WriteError, Writer};
+use crate::progress::Monitor;
+use crate::target::TargetId;
+
+/// Builds archives, each into the file that goes with it: open for writing at its start, and the
+/// path by which it can be read later. Every code object is checked to be ELF for its archive's ISA
+/// on the way, and of one that occurs several times in an archive the bytes are stored once.
+pub fn kpacks(
+    plans: &[(&KpackPlan, &File, &Path)],
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<(), Error> {
+    let mut archives = Vec::new();
+    for (plan, file, path) in plans {
+        archives.push(Archive::new(plan, file, path)?);
+    }
+    let items = items(&archives);
+    jobs.ordered(items, Item::in_flight, Item::pack, |packed| -> Result<(), Error> {
+        for Packed { archive, object, stored, hash } in packed? {
+            let archive = &mut archives[archive];
+            let size = archive.objects[object].0.size();
+            archive.store(object, &stored, hash)?;
+            monitor.advance(size);
+        }
+        Ok(())
+    })?;
+    archives.into_iter().try_for_each(Archive::finish)
+}
+
+/// An archive that is being built.
+struct Archive<'a> {
+    plan: &'a KpackPlan,
+    path: &'a Path,
+    objects: Vec<(&'a CodeObjectAt, Vec<&'a PlannedKernel>)>,
+    writer: Writer<BufWriter<&'a File>>,
+    /// Code objects that are stored already, of those that were hashed.
+    ordinals: HashMap<blake3::Hash, u32>,
+}
+
+impl<'a> Archive<'a> {
+    fn new(plan: &'a KpackPlan, file: &'a File, path: &'a Path) -> Result<Self, Error> {
+        let out = BufWriter::with_capacity(256 * 1024, file);
+        let writer = Writer::new(out, plan.group_name(), plan.isa(), plan.compression())
+            .map_err(|e| failed(path, e))?;
+        Ok(Self { plan, path, objects: plan.objects(), writer, ordinals: HashMap::new() })
+    }
+
+    fn store(
+        &mut self,
+        object: usize,
+        stored: &[u8],
+        hash: Option<blake3::Hash>,
+    ) -> Result<(), Error> {
+        let (at, kernels) = &self.objects[object];
+        let size = at.size();
+        let ordinal = match hash.and_then(|hash| self.ordinals.get(&hash).copied()) {
+            Some(ordinal) => ordinal,
+            None => self.writer.push_frame(stored, size).map_err(|e| failed(self.path, e))?,
+        };
+        if let Some(hash) = hash {
+            self.ordinals.insert(hash, ordinal);
+        }
+        for kernel in kernels {
+            self.writer
+                .add_entry(&kernel.name, kernel.co_index, ordinal, size)
+                .map_err(|e| failed(self.path, e))?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let (mut out, written) = self.writer.finish().map_err(|e| failed(self.path, e))?;
+        out.flush().map_err(|e| Error::io("cannot write", self.path, e))?;
+        self.plan.set_built(BuiltKpack {
+            size: written.size,
+            kernel_count: written.kernel_count,
+            path: self.path.to_owned(),
+        });
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, e: WriteError) -> Error {
+    Error::failed("cannot build the kpack").at(path).because(e)
+}
+
+/// A code object that one archive wants.
+struct Wanted {
+    archive: usize,
+    object: usize,
+    entry: usize,
+    isa: TargetId,
+    compression: Compression,
+    hashed: bool,
+}
+
+/// What one task reads: an entry of a plain bundle, or all wanted ones of a compressed bundle.
+struct Item {
+    input: Arc<InputFile>,
+    bundle: Arc<Bundle>,
+    wanted: Vec<Wanted>,
+}
+
+/// Cuts the archives' objects into tasks. Bundles come in the order in which the archives' sorted
+/// kernels name them first, so each archive gets its objects in its own order.
+fn items(archives: &[Archive]) -> Vec<Item> {
+    let mut objects: Vec<(&PlannedKernel, &CodeObjectAt, Wanted)> = Vec::new();
+    for (archive, built) in archives.iter().enumerate() {
+        // Only code objects of one size can be equal, so only those are hashed.
+        let mut of_size: HashMap<u64, u32> = HashMap::new();
+        for (at, _) in &built.objects {
+            *of_size.entry(at.size()).or_default() += 1;
+        }
+        for (object, (at, kernels)) in built.objects.iter().enumerate() {
+            let wanted = Wanted {
+                archive,
+                object,
+                entry: at.entry,
+                isa: built.plan.isa().clone(),
+                compression: built.plan.compression(),
+                hashed: of_size[&at.size()] > 1,
+            };
+            objects.push((kernels[0], at, wanted));
+        }
+    }
+    objects.sort_by(|(a, at_a, w_a), (b, at_b, w_b)| {
+        (&a.name, a.co_index, at_a.entry, w_a.archive).cmp(&(
+            &b.name,
+            b.co_index,
+            at_b.entry,
+            w_b.archive,
+        ))
+    });
+    let mut items: Vec<Item> = Vec::new();
+    let mut compressed: HashMap<(PathBuf, u64), usize> = HashMap::new();
+    for (_, at, wanted) in objects {
+        let item = match at.bundle.form {
+            Form::Plain => None,
+            Form::Compressed(_) => {
+                let key = (at.input.path().to_owned(), at.bundle.offset);
+                let known = compressed.get(&key).copied();
+                // An entry is given once in a pass: for a second archive with it there is another.
+                let fits =
+                    |item: &usize| items[*item].wanted.iter().all(|w| w.entry != wanted.entry);
+                let item = known.filter(fits);
+                if item.is_none() {
+                    compressed.insert(key, items.len());
+                }
+                item
+            }
+        };
+        match item {
+            Some(item) => items[item].wanted.push(wanted),
+            None => items.push(Item {
+                input: Arc::clone(&at.input),
+                bundle: Arc::clone(&at.bundle),
+                wanted: vec![wanted],
+            }),
+        }
+    }
+    items
+}
+
+struct Packed {
+    archive: usize,
+    object: usize,
+    stored: Vec<u8>,
+    hash: Option<blake3::Hash>,
+}
+
+impl Item {
+    /// Bytes that it holds in memory while it is packed and until it is written.
+    fn in_flight(&self) -> u64 {
+        let one = |wanted: &Wanted| {
+            let size = self.bundle.entries[wanted.entry].size;
+            match wanted.compression {
+                Compression::None => size,
+                // Input and frame; a large one is streamed, and its frame rarely passes half its size.
+                Compression::Zstd { .. } if size <= STREAM_OVER => size * 3 / 2,
+                Compression::Zstd { .. } => size / 2,
+            }
+        };
+        match self.wanted.as_slice() {
+            [wanted] => one(wanted),
+            // One input at a time, and all the frames.
+            several => several.iter().map(|wanted| one(wanted) / 2).sum(),
+        }
+    }
+
+    /// Reads, checks and compresses its code objects.
+    fn pack(self) -> Result<Vec<Packed>, Error> {
+        let Self { input, bundle, wanted } = self;
+        let file = input.open().map_err(|e| Error::io("cannot read", input.path(), e))?;
+        let mut packed = Vec::new();
+        let mut fault = None;
+        let mut pack = |entry: &BundleEntry, stream: &mut dyn Read| -> Result<(), BundleError> {
+            for wanted in wanted.iter().filter(|w| bundle.entries[w.entry] == *entry) {
+                match pack_one(wanted, entry.size, stream) {
+                    Ok(one) => packed.push(one),
+                    Err(e) => fault = fault.take().or(Some((wanted.entry, e))),
+                }
+            }
+            Ok(())
+        };
+        let read = match bundle.form {
+            Form::Compressed(_) => bundle.for_each_entry(&file, pack),
+            Form::Plain => {
+                let entry = &bundle.entries[wanted[0].entry];
+                bundle.open_entry(&file, entry).and_then(|mut stream| pack(entry, &mut stream))
+            }
+        };
+        let place = |entry: Option<usize>| match entry {
+            Some(entry) => format!("the bundle at {:#x}, entry {entry}: ", bundle.offset),
+            None => format!("the bundle at {:#x}: ", bundle.offset),
+        };
+        // A damaged bundle explains whatever is wrong with the code objects in it.
+        let hint = "the input is damaged: build or copy it again";
+        read.map_err(|e| {
+            Error::failed(place(None) + "cannot be read").at(input.path()).because(e).hint(hint)
+        })?;
+        match fault {
+            None => Ok(packed),
+            Some((entry, Fault { message, source })) => {
+                let error =
+                    Error::failed(place(Some(entry)) + &message).at(input.path()).hint(hint);
+                Err(match source {
+                    Some(source) => error.because(source),
+                    None => error,
+                })
+            }
+        }
+    }
+}
+
+struct Fault {
+    message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Checks and compresses one code object.
+fn pack_one(wanted: &Wanted, size: u64, stream: &mut dyn Read) -> Result<Packed, Fault> {
+    thread_local! {
+        static COMPRESSOR: RefCell<Option<(i32, FrameCompressor)>> = const { RefCell::new(None) };
+    }
+    let fault = |message: &str, source: Box<dyn std::error::Error + Send + Sync>| Fault {
+        message: message.to_owned(),
+        source: Some(source),
+    };
+    let mut seen =
+        Seen { stream, head: Vec::new(), hasher: wanted.hashed.then(blake3::Hasher::new) };
+    let stored: io::Result<Vec<u8>> = match wanted.compression {
+        Compression::None => {
+            let mut bytes = Vec::new();
+            seen.read_to_end(&mut bytes).map(|_| bytes)
+        }
+        Compression::Zstd { level } => COMPRESSOR.with_borrow_mut(|slot| {
+            if slot.as_ref().is_none_or(|(at, _)| *at != level) {
+                *slot = Some((level, FrameCompressor::new(level)?));
+            }
+            let (_, compressor) = slot.as_mut().expect("just filled");
+            compressor.compress(&mut seen, size)
+        }),
+    };
+    let stored = stored.map_err(|e| fault("cannot read the code object", e.into()))?;
+    let header =
+        CodeObjectHeader::parse(&seen.head).map_err(|e| fault("is no code object", e.into()))?;
+    match (header.check(&wanted.isa), &header.target) {
+        (IsaCheck::Other, Some(found)) => Err(Fault {
+            message: format!(
+                "a code object is filed under {} but its e_flags say {found}",
+                wanted.isa
+            ),
+            source: None,
+        }),
+        _ => Ok(Packed {
+            archive: wanted.archive,
+            object: wanted.object,
+            stored,
+            hash: seen.hasher.map(|hasher| hasher.finalize()),
+        }),
+    }
+}
+
+/// Passes a stream on, keeping its first bytes and hashing it where asked.
+struct Seen<'a> {
+    stream: &'a mut dyn Read,
+    head: Vec<u8>,
+    hasher: Option<blake3::Hasher>,
+}
+
+impl Read for Seen<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.stream.read(buf)?;
+        let wanted = 64usize.saturating_sub(self.head.len()).min(n);
+        self.head.extend_from_slice(&buf[..wanted]);
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&buf[..n]);
+        }
+        Ok(n)
+    }
+}

@@ -1,0 +1,327 @@
+//! Damaged and hostile input: each a clear error that names the file and what to do, the right exit
+//! status, and no output left behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{copy_tree, example_packages, example_shards, gfxpack, ok, run, snapshot};
+use tempfile::TempDir;
+
+/// A copy of the examples to damage.
+struct Damaged {
+    dir: TempDir,
+}
+
+const LIBRARY: &str =
+    "gfx1151-build/blas_lib_gfx1151/math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.5.2";
+const COMPRESSED: &str =
+    "gfx1151-build/blas_lib_gfx1151/math-libs/BLAS/hipBLASLt/stage/lib/libhipblaslt.so.0.9";
+
+impl Damaged {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        copy_tree(&example_shards(), &dir.path().join("shards"));
+        fs::copy(common::example_config(), dir.path().join("groups.json")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    fn shard_file(&self, below: &str) -> PathBuf {
+        self.path("shards").join(below)
+    }
+
+    fn split(&self) -> Command {
+        let mut command = gfxpack();
+        command
+            .arg("split")
+            .arg("--batch-artifact-parent-dir")
+            .arg(self.path("shards/gfx1151-build"));
+        command.arg("--output-dir").arg(self.path("out"));
+        command
+    }
+
+    fn build(&self) -> Command {
+        let mut command = gfxpack();
+        command.arg("build").arg("--input-shards-dir").arg(self.path("shards"));
+        command.arg("--config").arg(self.path("groups.json"));
+        command.arg("--packages").arg(example_packages());
+        command.arg("--output-dir").arg(self.path("out"));
+        command.args(["--version", "1", "--release", "1"]);
+        command
+    }
+
+    fn config(&self, text: &str) {
+        fs::write(self.path("groups.json"), text).unwrap();
+    }
+
+    /// Runs the command, which must fail with `status`, print all of `words` on standard error with a
+    /// hint, leave no output, and not touch the input.
+    #[track_caller]
+    fn refuses(&self, command: &mut Command, status: i32, words: &[&str]) {
+        let before = snapshot(&self.path("shards"));
+        let ran = run(command);
+        assert_eq!(ran.status, Some(status), "{}", ran.stderr);
+        for word in words.iter().chain(&["error: ", "hint: "]) {
+            assert!(ran.stderr.contains(word), "no `{word}` in:\n{}", ran.stderr);
+        }
+        let mut left: Vec<_> = fs::read_dir(self.dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.contains("out"))
+            .collect();
+        left.sort();
+        assert_eq!(left, Vec::<String>::new(), "output was left behind");
+        assert_eq!(snapshot(&self.path("shards")), before, "the input was touched");
+    }
+}
+
+/// The place of `needle` in a file.
+fn find(path: &Path, needle: &[u8]) -> usize {
+    let bytes = fs::read(path).unwrap();
+    bytes.windows(needle.len()).position(|window| window == needle).unwrap()
+}
+
+/// Overwrites bytes of a file.
+fn poke(path: &Path, offset: usize, new: &[u8]) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[offset..offset + new.len()].copy_from_slice(new);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_missing_manifest() {
+    let input = Damaged::new();
+    fs::remove_file(input.shard_file("gfx1151-build/blas_lib_gfx1151/artifact_manifest.txt"))
+        .unwrap();
+    input.refuses(&mut input.split(), 1, &["blas_lib_gfx1151", "has no artifact_manifest.txt"]);
+    input.refuses(&mut input.build(), 1, &["blas_lib_gfx1151", "has no artifact_manifest.txt"]);
+}
+
+#[test]
+fn prefixes_that_leave_the_tree_and_all_other_bad_lines_are_told() {
+    let input = Damaged::new();
+    let manifest = input.shard_file("gfx1151-build/fft_lib_gfx1151/artifact_manifest.txt");
+    fs::write(&manifest, "../x\n\n/etc\nmath-libs/rocFFT/stage\nmath-libs/rocFFT/stage\n").unwrap();
+    let words = ["artifact_manifest.txt: line 1", "`../x` leaves", "line 3", "line 5", "twice"];
+    input.refuses(&mut input.split(), 1, &words);
+}
+
+#[test]
+fn a_file_under_no_prefix() {
+    let input = Damaged::new();
+    let stray = input.shard_file("gfx1151-build/fft_lib_gfx1151/stray.txt");
+    fs::write(&stray, "x").unwrap();
+    input.refuses(&mut input.split(), 1, &["stray.txt", "under no prefix"]);
+}
+
+#[test]
+fn a_config_with_an_unknown_key() {
+    let input = Damaged::new();
+    input.config(r#"{"primary_shard": "gfx110X-build", "architecture_group": {}}"#);
+    let words = ["groups.json", "unknown field `architecture_group`", "architecture_groups"];
+    input.refuses(&mut input.build(), 2, &words);
+}
+
+#[test]
+fn faults_of_groups_are_all_told() {
+    let input = Damaged::new();
+    input.config(
+        r#"{"primary_shard": "gfx110X-build", "architecture_groups": {
+            "a": {"display_name": "", "architectures": ["gfx1100", "gfx9999", "gfx1101", "gfx1101"]},
+            "b": {"display_name": "", "architectures": ["gfx1100", "navi31"]}}}"#,
+    );
+    let words = [
+        "unknown ISA `gfx9999`",
+        "group `a` lists `gfx1101` twice",
+        "`gfx1100` is in two groups, `a` and `b`",
+        "`navi31` is not a GPU architecture",
+    ];
+    input.refuses(&mut input.build(), 2, &words);
+}
+
+#[test]
+fn a_group_listed_twice() {
+    let input = Damaged::new();
+    input.config(
+        r#"{"primary_shard": "gfx110X-build", "architecture_groups": {
+            "a": {"display_name": "", "architectures": ["gfx1100"]},
+            "a": {"display_name": "", "architectures": ["gfx1101"]}}}"#,
+    );
+    input.refuses(&mut input.build(), 2, &["groups.json", "`a` is listed twice"]);
+}
+
+#[test]
+fn a_primary_shard_that_is_not_there() {
+    let input = Damaged::new();
+    let config = fs::read_to_string(input.path("groups.json")).unwrap();
+    input.config(&config.replace("gfx110X-build", "gfx90X-build"));
+    input.refuses(&mut input.build(), 2, &["gfx90X-build", "gfx110X-build", "gfx120X-build"]);
+}
+
+/// A second shard with gfx1151, of which one byte of device code is not the same.
+fn with_second_shard(input: &Damaged) {
+    copy_tree(&input.path("shards/gfx1151-build"), &input.path("shards/gfx1151-again"));
+    let library = input.path("shards").join(LIBRARY.replace("gfx1151-build", "gfx1151-again"));
+    let bytes = fs::read(&library).unwrap();
+    // The metadata of a kernel: its name is there once more in the symbol table.
+    let at = bytes.windows(4).rposition(|w| w == b".kd\0").unwrap();
+    poke(&library, at - 1, &[bytes[at - 1] ^ 1]);
+}
+
+#[test]
+fn duplicate_device_code() {
+    let input = Damaged::new();
+    with_second_shard(&input);
+    let words = [
+        "gfx1151-again/blas_lib_gfx1151",
+        "gfx1151-build/blas_lib_gfx1151",
+        "first differing kernel is math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.5.2#",
+    ];
+    input.refuses(&mut input.build(), 1, &words);
+
+    let config = fs::read_to_string(input.path("groups.json")).unwrap();
+    input.config(&config.replace("device_code\": true", "device_code\": false"));
+    let ran = run(&mut input.build());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("warning: ") && ran.stderr.contains("first differing kernel"));
+}
+
+#[test]
+fn the_same_device_code_twice_is_no_conflict() {
+    let input = Damaged::new();
+    copy_tree(&input.path("shards/gfx1151-build"), &input.path("shards/gfx1151-again"));
+    ok(&mut input.build());
+}
+
+#[test]
+fn a_truncated_bundle() {
+    let input = Damaged::new();
+    let library = input.shard_file(LIBRARY);
+    let at = find(&library, b"__CLANG_OFFLOAD_BUNDLE__");
+    // The last entry's size: it ends past the section.
+    poke(&library, at + 24 + 8 + 8, &0x10_0000u64.to_le_bytes());
+    input.refuses(&mut input.split(), 1, &["librocblas.so.5.2", "bundle of wrapper"]);
+}
+
+#[test]
+fn bundles_whose_sizes_lie() {
+    // Of the whole: the count; of the first entry with code: offset, size, length of the id.
+    for (field, value) in [("count", 1u64 << 60), ("24", 1 << 61), ("16", 1 << 62), ("8", 1 << 60)]
+    {
+        let input = Damaged::new();
+        let library = input.shard_file(LIBRARY);
+        let at = match field.parse::<usize>() {
+            Ok(before) => find(&library, b"hipv4-amdgcn-amd-amdhsa--gfx1151") - before,
+            Err(_) => find(&library, b"__CLANG_OFFLOAD_BUNDLE__") + 24,
+        };
+        poke(&library, at, &value.to_le_bytes());
+        input.refuses(&mut input.split(), 1, &["librocblas.so.5.2", "bundle of wrapper"]);
+    }
+    for (field, value) in [(8usize, u32::MAX), (12, u32::MAX), (12, 1)] {
+        let input = Damaged::new();
+        let library = input.shard_file(COMPRESSED);
+        let at = find(&library, b"CCOB");
+        poke(&library, at + field, &value.to_le_bytes());
+        input.refuses(&mut input.split(), 1, &["libhipblaslt.so.0.9"]);
+    }
+}
+
+#[test]
+fn a_damaged_compressed_bundle() {
+    let input = Damaged::new();
+    let library = input.shard_file(COMPRESSED);
+    let at = find(&library, b"CCOB");
+    let bytes = fs::read(&library).unwrap();
+    poke(&library, at + 700, &[bytes[at + 700] ^ 0x55]);
+    input.refuses(&mut input.split(), 1, &["libhipblaslt.so.0.9"]);
+}
+
+#[test]
+fn a_code_object_filed_under_another_isa() {
+    let input = Damaged::new();
+    let library = input.shard_file(LIBRARY);
+    let at = find(&library, b"hipv4-amdgcn-amd-amdhsa--gfx1151");
+    poke(&library, at, b"hipv4-amdgcn-amd-amdhsa--gfx1150");
+    let words = ["librocblas.so.5.2", "filed under gfx1150", "e_flags say gfx1151"];
+    input.refuses(&mut input.split(), 1, &words);
+}
+
+#[test]
+fn an_elf_without_its_end() {
+    let input = Damaged::new();
+    let library = input.shard_file(LIBRARY);
+    let bytes = fs::read(&library).unwrap();
+    fs::write(&library, &bytes[..bytes.len() - 700]).unwrap();
+    input.refuses(&mut input.split(), 1, &["librocblas.so.5.2", "damaged ELF", "section header"]);
+}
+
+#[test]
+fn several_bad_files_are_all_told() {
+    let input = Damaged::new();
+    for library in [LIBRARY, COMPRESSED] {
+        let library = input.shard_file(library);
+        let bytes = fs::read(&library).unwrap();
+        fs::write(&library, &bytes[..bytes.len() - 700]).unwrap();
+    }
+    input.refuses(&mut input.split(), 1, &["librocblas.so.5.2", "libhipblaslt.so.0.9"]);
+}
+
+#[test]
+fn an_unreadable_file() {
+    let input = Damaged::new();
+    let library = input.shard_file(LIBRARY);
+    fs::set_permissions(&library, fs::Permissions::from_mode(0o000)).unwrap();
+    // Root reads everything: the program runs as somebody else.
+    let program = input.path("gfxpack");
+    fs::copy(env!("CARGO_BIN_EXE_gfxpack"), &program).unwrap();
+    fs::set_permissions(input.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let shard = input.path("shards/gfx1151-build");
+    let mut split = common::tool("setpriv", "util-linux");
+    split.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    split.arg("split").arg("--batch-artifact-parent-dir").arg(shard);
+    split.arg("--output-dir").arg(input.path("out"));
+    let ran = run(&mut split);
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    for word in ["librocblas.so.5.2: cannot read", "ermission denied", "hint: "] {
+        assert!(ran.stderr.contains(word), "no `{word}` in:\n{}", ran.stderr);
+    }
+    assert!(!input.path("out").exists());
+}
+
+#[test]
+fn a_pipe_in_an_artifact() {
+    let input = Damaged::new();
+    let pipe = input.shard_file("gfx1151-build/fft_lib_gfx1151/math-libs/rocFFT/stage/lib/pipe");
+    ok(common::tool("mkfifo", "coreutils").arg(pipe));
+    input.refuses(&mut input.split(), 1, &["stage/lib/pipe", "device, socket or pipe"]);
+}
+
+#[test]
+fn a_directory_that_is_no_artifact() {
+    let input = Damaged::new();
+    fs::create_dir(input.shard_file("gfx1151-build/notes")).unwrap();
+    input.refuses(&mut input.split(), 1, &["gfx1151-build/notes", "artifact_component_target"]);
+}
+
+#[test]
+fn an_unknown_database() {
+    let input = Damaged::new();
+    let words = ["--split-databases", "unknown database `rocblass`", "hipblaslt"];
+    input.refuses(input.split().args(["--split-databases", "rocblass"]), 2, &words);
+}
+
+#[test]
+fn an_archive_that_several_packages_would_need() {
+    let input = Damaged::new();
+    let words = ["hipblaslt", "rocblas", "blas_lib_gfx1100.kpack", "--kpack-scope prefix"];
+    input.refuses(input.build().args(["--kpack-scope", "component"]), 1, &words);
+}
