@@ -73,6 +73,13 @@ class Bad(Exception):
     """Something is not as it must be."""
 
 
+# What reading a damaged file can end in.
+FAILURES = (
+    Bad, OSError, struct.error, ValueError, KeyError, IndexError, TypeError,
+    zlib.error, zstandard.ZstdError, msgpack.UnpackException,
+)  # fmt: skip
+
+
 def whole(path):
     """The bytes of a file, mapped."""
     with open(path, "rb") as file:
@@ -430,7 +437,7 @@ class Check:
             self.claimed.add((path, name, isa))
             if found != expected:
                 raise Bad(f"{len(found)} bytes in {os.path.basename(path)} are not the {len(expected)} of the original")
-        except (Bad, OSError, KeyError, IndexError, zstandard.ZstdError) as error:
+        except FAILURES as error:
             self.complain(f"{relative}: wrapper {index}, {target}: {error}")
             return
         self.isas.add(target)
@@ -451,7 +458,7 @@ class Check:
                 try:
                     path, kpack, isa = self.find(os.path.join(self.root, os.path.dirname(relative)), marker, device)
                     found = isa == wanted and isa in kpack.kernels.get(name, {})
-                except Bad:
+                except FAILURES:
                     found = False
                 if not found:
                     count += 1
@@ -502,7 +509,7 @@ class Check:
                     self.binary(relative, fat)
                 else:
                     self.plain(relative, paths[0])
-            except (Bad, OSError, struct.error, msgpack.UnpackException, ValueError, KeyError) as error:
+            except FAILURES as error:
                 self.complain(f"{relative}: {error}")
         for path in walk(self.root):
             relative = os.path.relpath(path, self.root)
@@ -518,7 +525,7 @@ class Check:
         self.count["kpack_bytes"] += os.path.getsize(path)
         try:
             path, kpack = self.archive(path)
-        except (Bad, struct.error, msgpack.UnpackException, ValueError, KeyError) as error:
+        except FAILURES as error:
             self.complain(f"{relative}: {error}")
             return
         named = set()

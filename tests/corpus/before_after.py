@@ -52,7 +52,7 @@ def complaints(path):
     for line in read.stdout.splitlines():
         if re.search(r"<corrupt|Warning|Error:|\[bad|out of range", line):
             found.add("readelf: " + line)
-    return {re.sub(r"0x[0-9a-f]+|\d+", "N", line.replace(path, "FILE")) for line in found}
+    return {re.sub(r"\[ *\d+\]|0x[0-9a-f]+|\d+", "N", line.replace(path, "FILE")) for line in found}
 
 
 class Machine:

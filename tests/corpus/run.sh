@@ -137,7 +137,7 @@ one() {
   if ! /usr/bin/time -o "$work/time" -f '%e %U %M' "$gfxpack" split --artifact-dir "$artifact" \
     --artifact-prefix "$prefix" --output-dir "$out" "${options[@]}" >"$work/split.log" 2>&1; then
     cat "$work/split.log" >&2
-    row="| $shard/$prefix | $(mib "$size") | | | | | | split failed |"
+    row="| $shard/$prefix | $(mib "$size") | | | | | | | | | WRONG: split |"
     failed=yes
     return
   fi
@@ -183,7 +183,7 @@ one() {
   fi
   if [[ ${#faults[@]} -gt 0 ]]; then
     failed=yes
-    verdict="WRONG: ${faults[*]}"
+    verdict=$(IFS=,; echo "WRONG: ${faults[*]}")
   fi
   if [[ $(jq -r '.hidden // 0' "$summary") != 0 ]]; then
     verdict+=", $(jq -r .hidden "$summary") hidden"
@@ -193,7 +193,7 @@ one() {
     def mib: . / 104857.6 | round / 10 | tostring;
     [$name, $size, (.binaries|tostring), (.wrappers|tostring), (.code_objects|tostring), (.bytes|mib),
      (.files|tostring), $time, $resident, (.kpack_bytes|mib), $verdict] | "| " + join(" | ") + " |"' "$summary" 2>/dev/null) ||
-    row="| $shard/$prefix | $size | | | | | | | | | WRONG: no summary |"
+    row="| $shard/$prefix | $(mib "$size") | | | | | | | | | WRONG: no summary |"
 }
 
 failed=no rows=()
