@@ -205,7 +205,7 @@ fn the_text_marker_is_the_tutorials() {
 #[test]
 fn an_output_that_is_there_is_refused_unless_forced() {
     let dir = tempfile::tempdir().unwrap();
-    let mut split = || {
+    let split = || {
         let mut command = gfxpack();
         command.arg("split").arg("--batch-artifact-parent-dir");
         command.arg(example_shards().join("gfx1151-build"));

@@ -194,9 +194,9 @@ impl Victim {
     fn remove(&self, path: &str) {
         let path = self.at(path);
         if path.is_dir() {
-            fs::remove_dir_all(path).unwrap()
+            fs::remove_dir_all(path).unwrap();
         } else {
-            fs::remove_file(path).unwrap()
+            fs::remove_file(path).unwrap();
         }
     }
 
@@ -405,15 +405,15 @@ const DAMAGES: &[Damage] = damages! {
     "fat executable left in the generic tree" BOTH "fat-binary-left" |v| v.write(TOOL, original(FAT_TOOL));
     "wrapper reverted to HIPF" BOTH "conversion-broken" |v| {
         let (at, ..) = v.section(LIB, ".hipFatBinSegment");
-        v.edit(LIB, |b| b[at..at + 4].copy_from_slice(b"FPIH"))
+        v.edit(LIB, |b| b[at..at + 4].copy_from_slice(b"FPIH"));
     };
     "last wrapper reverted to HIPF" BOTH "conversion-broken" |v| {
         let (at, size, ..) = v.section(LIB, ".hipFatBinSegment");
-        v.edit(LIB, |b| b[at + size - 24..at + size - 20].copy_from_slice(b"FPIH"))
+        v.edit(LIB, |b| b[at + size - 24..at + size - 20].copy_from_slice(b"FPIH"));
     };
     "wrapper with a version of its own" BOTH "conversion-broken" |v| {
         let (at, ..) = v.section(LIB, ".hipFatBinSegment");
-        v.edit(LIB, |b| b[at + 4] = 2)
+        v.edit(LIB, |b| b[at + 4] = 2);
     };
     "relocation of a wrapper that leads past the marker" BOTH "conversion-broken" |v| {
         let (.., address, _) = v.section(LIB, ".hipFatBinSegment");
@@ -421,11 +421,11 @@ const DAMAGES: &[Damage] = damages! {
         v.edit(LIB, |b| {
             let entry = b[at..at + size].chunks_exact_mut(24).find(|e| e[..8] == (address + 8).to_le_bytes());
             entry.unwrap()[16] ^= 0x40;
-        })
+        });
     };
     ".hip_fatbin PROGBITS again" BOTH "conversion-broken" |v| {
         let (.., header) = v.section(LIB, ".hip_fatbin");
-        v.edit(LIB, |b| { b[header + 4] = 1; b[header + 32..header + 40].copy_from_slice(&64u64.to_le_bytes()) })
+        v.edit(LIB, |b| { b[header + 4] = 1; b[header + 32..header + 40].copy_from_slice(&64u64.to_le_bytes()) });
     };
     "marker's section renamed" BOTH "conversion-broken" |v| v.replace(LIB, ".shstrtab", ".rocm_kpack_ref", ".rocm_kpack_xyz");
     "segment at an offset that does not fit its address" BOTH "conversion-broken" |v| v.edit(LIB, |b| {
@@ -443,11 +443,11 @@ const DAMAGES: &[Damage] = damages! {
     "program cut short" BOTH "host-damaged" |v| v.edit(TOOL, |b| b.truncate(5000));
     "marker overwritten" BOTH "marker" |v| {
         let (at, size, ..) = v.section(LIB, ".rocm_kpack_ref");
-        v.edit(LIB, |b| b[at..at + size].fill(0xff))
+        v.edit(LIB, |b| b[at..at + size].fill(0xff));
     };
     "marker zeroed" BOTH "marker" |v| {
         let (at, size, ..) = v.section(LIB, ".rocm_kpack_ref");
-        v.edit(LIB, |b| b[at..at + size].fill(0))
+        v.edit(LIB, |b| b[at..at + size].fill(0));
     };
     "marker with a letter of a key changed" BOTH "marker" |v| v.replace(LIB, ".rocm_kpack_ref", "kernel_name", "kernel_nome");
     "marker names another library" BOTH "marker-name" |v| v.replace(LIB, ".rocm_kpack_ref", "librocblas.so.5.2", "librocblas.so.5.3");
@@ -456,11 +456,11 @@ const DAMAGES: &[Damage] = damages! {
 
     "kpacks of two ISAs swapped" BOTH "kpack-name" |v| {
         let (a, b) = (v.read(&v.kpack("gfx1100")), v.read(&v.kpack("gfx1101")));
-        v.write(&v.kpack("gfx1100"), b); v.write(&v.kpack("gfx1101"), a)
+        v.write(&v.kpack("gfx1100"), b); v.write(&v.kpack("gfx1101"), a);
     };
     "kpacks of two trees swapped with their names" SPLIT "isa-mixed" |v| {
         let (a, b) = (v.kpack("gfx1100"), v.kpack("gfx1101"));
-        v.rename(&a, &b.replace("blas_lib_gfx1101.kpack", "blas_lib_gfx1100.kpack")); v.rename(&b, &a.replace("blas_lib_gfx1100.kpack", "blas_lib_gfx1101.kpack"))
+        v.rename(&a, &b.replace("blas_lib_gfx1101.kpack", "blas_lib_gfx1100.kpack")); v.rename(&b, &a.replace("blas_lib_gfx1100.kpack", "blas_lib_gfx1101.kpack"));
     };
     "kpack renamed to another ISA" BOTH "kpack-name" |v| v.rename(&v.kpack("gfx1100"), &v.kpack("gfx1100").replace("gfx1100.kpack", "gfx1103.kpack"));
     "kpack renamed to something else" BOTH "kpack-name" |v| v.rename(&v.kpack("gfx1100"), &v.kpack("gfx1100").replace(".kpack/blas_lib_gfx1100.kpack", ".kpack/old.bin"));
@@ -470,11 +470,11 @@ const DAMAGES: &[Damage] = damages! {
     "kpack of another group added, by its family's name" ALONE "isa-mixed" |v| v.copy(&v.kpack("gfx1201"), &v.kpack("gfx1100").replace("gfx1100.kpack", "gfx1201.kpack"));
     "kpack in two groups whose names say nothing" ALONE "isa-twice" |v| {
         v.copy(&v.kpack("gfx1201"), &v.kpack("gfx1100").replace("gfx1100.kpack", "gfx1201.kpack"));
-        v.rename("blas_lib_gfx110X", "blas_lib_navi3"); v.rename("blas_lib_gfx120X", "blas_lib_navi4")
+        v.rename("blas_lib_gfx110X", "blas_lib_navi3"); v.rename("blas_lib_gfx120X", "blas_lib_navi4");
     };
     "kernel's bytes are another ISA's" BOTH "kernel-isa" |v| {
         let other = read_kpack(&v.read(&v.kpack("gfx1101")));
-        v.rebuild("gfx1100", |kernels| kernels[0].bytes.clone_from(&other[0].bytes))
+        v.rebuild("gfx1100", |kernels| kernels[0].bytes.clone_from(&other[0].bytes));
     };
     "kernel that wants a feature which its id leaves open" SPLIT "kernel-features" |v| foreign_tree(v, "gfx90a", 0x53f | 0x300, |_| true);
     "database file moved to another ISA's tree" SPLIT "isa-mixed" |v| v.rename(&v.database("gfx1100", "Kernels.so-000-@.hsaco"), &format!("blas_lib_gfx1101/{DATABASE}/Kernels.so-000-gfx1100.hsaco"));
@@ -482,7 +482,7 @@ const DAMAGES: &[Damage] = damages! {
     ".hsaco of another ISA under the right name" BOTH "database-isa" |v| v.copy(&v.database("gfx1101", "Kernels.so-000-@.hsaco"), &v.database("gfx1100", "Kernels.so-000-@.hsaco"));
     ".co of another ISA under the right name" BOTH "database-isa" |v| {
         let name = "TensileLibrary_Type_SS_Contraction_l_Ailk_Bjlk_Cijk_Dijk_@.co";
-        v.copy(&v.database("gfx1101", name), &v.database("gfx1100", name))
+        v.copy(&v.database("gfx1101", name), &v.database("gfx1100", name));
     };
 
     "kpack deleted" BOTH "kpm-stale" |v| v.remove(&v.kpack("gfx1100"));
@@ -515,13 +515,13 @@ const DAMAGES: &[Damage] = damages! {
     ".kpm of another component" BOTH "kpm-stale" |v| {
         let mut kpm = Kpm::read(Cursor::new(v.read(&v.kpm("gfx1100")))).unwrap();
         kpm.component_name = "fft_lib".into();
-        v.write(&v.kpm("gfx1100"), kpm.to_bytes().unwrap())
+        v.write(&v.kpm("gfx1100"), kpm.to_bytes().unwrap());
     };
     ".kpm overwritten" BOTH "kpm-stale" |v| v.write(&v.kpm("gfx1100"), "not MessagePack");
     "kpack that no .kpm names" RECOMBINED "kpm-stale" |v| {
         let mut kpm = Kpm::read(Cursor::new(v.read(&v.kpm("gfx1100")))).unwrap();
         kpm.kpack_files.remove(&target("gfx1100"));
-        v.write(&v.kpm("gfx1100"), kpm.to_bytes().unwrap())
+        v.write(&v.kpm("gfx1100"), kpm.to_bytes().unwrap());
     };
 
     "marker with another search path" BOTH "kernel-not-found" |v| v.replace(LIB, ".rocm_kpack_ref", "../.kpack/", "../.xpack/");
@@ -534,7 +534,7 @@ const DAMAGES: &[Damage] = damages! {
     "converted library emptied" BOTH "kernel-orphan" |v| v.write(LIB, "");
     "co_index of a wrapper edited" BOTH "kernel-orphan" |v| {
         let (at, ..) = v.section(LIB, ".hipFatBinSegment");
-        v.edit(LIB, |b| b[at + 24 + 16] = 0)
+        v.edit(LIB, |b| b[at + 24 + 16] = 0);
     };
     "generic processor's code hidden by a chip's archive" SPLIT "kernel-hidden" |v| {
         let rocblas = |k: &Kernel| k.binary.contains("librocblas");
@@ -564,12 +564,12 @@ const DAMAGES: &[Damage] = damages! {
     "database files of two ISAs swapped" SOURCE "changed" |v| {
         let (a, b) = (v.database("gfx1100", "TensileLibrary_lazy_@.dat"), v.database("gfx1101", "TensileLibrary_lazy_@.dat"));
         let (x, y) = (v.read(&a), v.read(&b));
-        v.write(&a, y); v.write(&b, x)
+        v.write(&a, y); v.write(&b, x);
     };
     "mode of a file changed" SOURCE "changed" |v| v.mode(SUPPORT, 0o777);
     "link led elsewhere" SOURCE "changed" |v| {
         let link = "support_lib_generic/base/support/stage/lib/libsupport.so";
-        v.remove(link); symlink("libsupport.so.1.2", v.at(link)).unwrap()
+        v.remove(link); symlink("libsupport.so.1.2", v.at(link)).unwrap();
     };
     "library replaced by an older one" SOURCE "changed" |v| v.edit(SUPPORT, |b| b.extend([0; 8]));
     "host file deleted" SOURCE "lost" |v| v.remove("sysdeps_lib_generic/third-party/sysdeps/stage/share/sysdeps/NOTICE.txt");

@@ -88,7 +88,7 @@ pub fn read_artifacts(parent: &Path) -> Result<Vec<ArtifactTree>> {
             Err(e) => {
                 faults.push(Error::failed("is not called like an artifact").at(dir).because(e).hint(
                     "rename it, or move it out of the shard: what is no artifact cannot be packaged",
-                ))
+                ));
             }
             Ok(name) => match read_artifact(&dir, name) {
                 Ok(artifact) => artifacts.push(artifact),

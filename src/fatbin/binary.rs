@@ -1,6 +1,7 @@
 //! A fat binary taken apart: its wrappers, and the bundle that each of them points at.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::bundle::{Bundle, BundleError};
@@ -49,11 +50,11 @@ impl FatBinary {
         let mut bundles = BTreeMap::new();
         for wrapper in &wrappers {
             let offset = Self::bundle_offset(&image, wrapper)?;
-            if !bundles.contains_key(&offset) {
+            if let Entry::Vacant(vacant) = bundles.entry(offset) {
                 let bundle = Bundle::read(r, offset, limit).map_err(|source| {
                     FatBinaryError::Bundle { wrapper: wrapper.index, offset, source }
                 })?;
-                bundles.insert(offset, Arc::new(bundle));
+                vacant.insert(Arc::new(bundle));
             }
         }
         Ok(Self { image, wrappers, bundles })

@@ -296,12 +296,12 @@ fn control_fields(text: &str, report: &mut PackageReport) -> Result<(), PackageE
         if line.trim().is_empty() {
             continue;
         }
-        if line.starts_with([' ', '\t']) {
-            if let Some((_, value)) = fields.last_mut() {
-                value.push('\n');
-                value.push_str(line.trim_end());
-                continue;
-            }
+        if line.starts_with([' ', '\t'])
+            && let Some((_, value)) = fields.last_mut()
+        {
+            value.push('\n');
+            value.push_str(line.trim_end());
+            continue;
         }
         let Some((name, value)) = line.split_once(':').filter(|(name, _)| !name.contains(' '))
         else {

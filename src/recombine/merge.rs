@@ -111,7 +111,7 @@ impl Merge {
                     ),
             ),
             Some(how) => {
-                self.warnings.push(format!("{path}: {both} differ ({how}); the first is taken"))
+                self.warnings.push(format!("{path}: {both} differ ({how}); the first is taken"));
             }
         }
         Ok(())

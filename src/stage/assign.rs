@@ -206,15 +206,15 @@ fn no_path_twice(staged: &[Staged]) -> Result<()> {
         for (part, tree) in generic.chain(groups.iter().map(|(name, tree)| (name.as_str(), tree))) {
             let package = format!("{}-{part}", definition.name);
             for (path, _) in tree.iter().filter(|(_, entry)| !entry.is_dir()) {
-                if let Some(other) = owner.insert(path, package.clone()) {
-                    if told.insert((other.clone(), package.clone())) {
-                        faults.push(
+                if let Some(other) = owner.insert(path, package.clone())
+                    && told.insert((other.clone(), package.clone()))
+                {
+                    faults.push(
                             Error::failed(format!(
                                 "/{path} would be in the packages {other} and {package}"
                             ))
                             .hint("packages of one set can be installed together, so each path is in one only"),
                         );
-                    }
                 }
             }
         }

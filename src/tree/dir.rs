@@ -315,11 +315,11 @@ impl Sink<'_> {
     }
 
     fn file(&self, to: &Path, entry: &Entry, source: &Source) -> Result<(), Error> {
-        if let (Copying::Link, Source::File(input)) = (self.copying, source) {
-            if self.hard_link(to, entry, input) {
-                self.monitor.advance(input.len());
-                return Ok(());
-            }
+        if let (Copying::Link, Source::File(input)) = (self.copying, source)
+            && self.hard_link(to, entry, input)
+        {
+            self.monitor.advance(input.len());
+            return Ok(());
         }
         let failed = |e: io::Error| match origin(source) {
             Some(from) => Error::io("cannot write", to, e)

@@ -21,6 +21,7 @@ mod file;
 mod finding;
 mod host;
 mod isa;
+mod junit;
 mod kpack;
 mod kpm;
 mod layout;
@@ -44,6 +45,7 @@ use crate::progress::Monitor;
 use crate::tree::{EntryKind, Source, TreePath};
 
 pub use finding::{About, Check, Finding, Severity};
+pub use junit::junit;
 
 use file::{Facts, Task};
 use finding::Findings;

@@ -149,7 +149,7 @@ pub fn reader(file: &Path) -> Vec<u8> {
     fs::read(file).unwrap()
 }
 
-pub fn image(bytes: &Vec<u8>) -> Image {
+pub fn image(bytes: &[u8]) -> Image {
     match elf::probe(bytes).unwrap() {
         Kind::Program(image) => image,
         other => panic!("{other:?}"),

@@ -63,6 +63,8 @@ pub enum Command {
     Split(Split),
     /// Regroup the split artifacts of all shards as a packaging configuration says
     Recombine(Recombine),
+    /// Check that split or recombined artifacts hold what users need
+    Verify(Verify),
     /// Write .deb and .rpm packages from recombined artifacts
     Package(Package),
     /// Split, recombine and package in one pass, without trees in between
@@ -254,6 +256,43 @@ pub struct Recombine {
     /// Replace what is there
     #[arg(long)]
     pub force: bool,
+}
+
+/// Check that split or recombined artifacts hold what users need
+///
+/// Reads every file: manifests, host code, kpack archives, kernel databases, and looks each kernel up
+/// as the runtime would from the installed place. docs/verify.md explains each check. Ends with
+/// status 1 where a check failed.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
+    gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml")]
+pub struct Verify {
+    /// A directory of split or of recombined artifacts
+    #[arg(long, value_name = "DIR")]
+    pub artifacts_dir: PathBuf,
+    /// What they were made from: the shard of split artifacts, the directory of shards of recombined
+    /// ones; then also nothing of it may be lost or changed
+    #[arg(long, value_name = "DIR")]
+    pub source: Option<PathBuf>,
+    /// The packaging configuration that they were recombined by
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Kernel databases that were split [default: all known; `none` for none]
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub split_databases: Option<Vec<String>>,
+    /// Let warnings fail as well
+    #[arg(long)]
+    pub warnings_as_errors: bool,
+    /// Accept findings of a check, with a reason that the report repeats
+    #[arg(long, value_name = "ID:GLOB=REASON")]
+    pub allow: Vec<String>,
+    /// Write the report as a JUnit file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Accepted for existing scripts: bundles are read without it
+    #[arg(long, value_name = "FILE")]
+    pub clang_offload_bundler: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

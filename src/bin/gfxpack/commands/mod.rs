@@ -8,6 +8,7 @@ mod meta;
 mod package;
 mod recombine;
 mod split;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
         Command::Discover(args) => discover::run(args, global, ui),
         Command::Split(args) => split::run(args, global, ui),
         Command::Recombine(args) => recombine::run(args, global, ui),
+        Command::Verify(args) => verify::run(args, global, ui),
         Command::Package(args) => package::run(args, global, ui),
         Command::Build(args) => build::run(args, global, ui),
         Command::Inspect(args) => inspect::run(args, ui),

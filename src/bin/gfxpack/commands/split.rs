@@ -63,18 +63,21 @@ fn name(dir: &std::path::Path, prefix: &str) -> Result<ArtifactName> {
     })
 }
 
+/// The databases of these names, all known ones where none are given.
+pub fn databases(names: Option<&[String]>) -> Result<Databases> {
+    let Some(names) = names else { return Ok(Databases::known()) };
+    Databases::known().select(names).map_err(|e| {
+        Error::usage("--split-databases")
+            .because(e)
+            .hint("name some of the known ones, or `none`")
+            .into()
+    })
+}
+
 /// The library's options from the arguments that `split` and `build` share.
 pub fn options(args: &Splitting, scope: Scope) -> Result<Options> {
-    let databases = match &args.split_databases {
-        None => Databases::known(),
-        Some(names) => Databases::known().select(names).map_err(|e| {
-            Error::usage("--split-databases")
-                .because(e)
-                .hint("name some of the known ones, or `none`")
-        })?,
-    };
     Ok(Options {
-        databases,
+        databases: databases(args.split_databases.as_deref())?,
         scope: match args.kpack_scope {
             None => scope,
             Some(args::Scope::Component) => Scope::Component,

@@ -1,0 +1,123 @@
+//! `gfxpack verify`
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use gfxpack::artifact::{ArtifactName, Shard, read_artifacts, read_shards};
+use gfxpack::config::PackagingConfig;
+use gfxpack::error::{Error, Result};
+use gfxpack::verify::{Allow, Finding, Options, Report, Severity, directory, junit};
+use globset::Glob;
+
+use super::{count, jobs, split};
+use crate::args::{Global, Verify};
+use crate::output::Ui;
+use crate::table::printable;
+
+pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
+    let config = args.config.as_deref().map(PackagingConfig::load).transpose()?;
+    let source = args.source.as_deref().map(source).transpose()?;
+    let options = Options {
+        databases: split::databases(args.split_databases.as_deref())?,
+        config: config.as_ref(),
+        source: source.as_deref(),
+        allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
+    };
+    let report = directory(&args.artifacts_dir, &options, &jobs(global), ui)?;
+    if let Some(path) = &args.junit {
+        std::fs::write(path, junit(&report, args.warnings_as_errors))
+            .map_err(|e| Error::io("cannot write", path, e))?;
+    }
+    let failed = report.errors() > 0 || args.warnings_as_errors && report.warnings() > 0;
+    let status = if failed { "failed" } else { "passed" };
+    ui.result(&serde_json::json!({ "status": status, "report": report }), || text(&report, failed));
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// What the artifacts were made from: a shard, or a directory of shards.
+fn source(dir: &Path) -> Result<Vec<Shard>> {
+    let listing =
+        std::fs::read_dir(dir).map_err(|e| Error::io("cannot read the source", dir, e))?;
+    let is_artifact = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_str().is_some_and(|name| ArtifactName::parse(name).is_ok())
+    };
+    if listing.flatten().any(is_artifact) {
+        let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
+        return Ok(vec![Shard { name, artifacts: read_artifacts(dir)? }]);
+    }
+    read_shards(dir)
+}
+
+/// `ID:GLOB=REASON`
+fn allow(text: &str) -> Result<Allow> {
+    let wrong = |what: &str| {
+        Error::usage(format!("--allow {text}: {what}")).hint(
+            "expected the id of a check, a glob over artifact/path and a reason, as \
+             needed:blas_lib_generic/*=libdrm comes with the system; docs/verify.md lists the ids",
+        )
+    };
+    let (id, rest) = text.split_once(':').ok_or_else(|| wrong("there is no `:`"))?;
+    let (glob, reason) =
+        rest.split_once('=').ok_or_else(|| wrong("there is no `=` with a reason"))?;
+    if !gfxpack::verify::Check::ALL.iter().any(|check| check.about().id == id) {
+        return Err(wrong(&format!("no check is called `{id}`")).into());
+    }
+    if reason.trim().is_empty() {
+        return Err(wrong("the reason is empty").into());
+    }
+    let place = Glob::new(glob).map_err(|e| wrong("the glob is none").because(e))?;
+    Ok(Allow { id: id.to_owned(), place, reason: reason.to_owned() })
+}
+
+fn text(report: &Report, failed: bool) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        write_finding(&mut text, finding);
+    }
+    for allowed in &report.allowed {
+        let Finding { id, artifact, file, .. } = &allowed.finding;
+        let place = printable(&format!("{artifact}/{file}"));
+        let _ = writeln!(text, "allowed [{id}] {place}: {}", printable(&allowed.reason));
+    }
+    for summary in &report.summary {
+        let verdict = match (summary.errors, summary.warnings) {
+            (0, 0) => "ok".to_owned(),
+            (0, warnings) => count(warnings, "warning"),
+            (errors, 0) => count(errors, "error"),
+            (errors, warnings) => {
+                format!("{}, {}", count(errors, "error"), count(warnings, "warning"))
+            }
+        };
+        let _ = writeln!(text, "{}  {:<52} {verdict}", summary.invariant, summary.holds);
+    }
+    let _ = writeln!(
+        text,
+        "{}: {}, {}, {}",
+        if failed { "failed" } else { "passed" },
+        count(report.artifacts.len(), "artifact"),
+        count(usize::try_from(report.files).unwrap_or(usize::MAX), "file"),
+        count(usize::try_from(report.kernels).unwrap_or(usize::MAX), "kernel"),
+    );
+    text
+}
+
+fn write_finding(text: &mut String, finding: &Finding) {
+    let severity = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let place = [finding.artifact.as_str(), finding.file.as_str()];
+    let place: Vec<_> = place.into_iter().filter(|part| !part.is_empty()).collect();
+    let _ = writeln!(
+        text,
+        "{severity} [{}] {}\n  found: {}\n  expected: {}\n  likely cause: {}\n  mend: {}",
+        finding.id,
+        printable(&place.join("/")),
+        printable(&finding.message),
+        printable(&finding.expected),
+        finding.cause,
+        finding.mend,
+    );
+}
