@@ -151,6 +151,19 @@ fn split_trees_hold_what_the_fat_ones_held() {
 }
 
 #[test]
+fn verbose_says_where_each_isa_is() {
+    let shard = shards().join("gfx1151-build");
+    let output = gfxpack([Path::new("discover"), &shard, Path::new("--verbose")]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("librocfft")).unwrap();
+    let words: Vec<_> = line.split_whitespace().collect();
+    let place = "fft_lib_gfx1151/math-libs/rocFFT/stage/lib/librocfft.so.0.1";
+    assert_eq!(words, ["gfx1151", "1", "6.08", "KiB", "fat", "binary", place]);
+    let line = text.lines().find(|line| line.contains("lib/rocblas/library")).unwrap();
+    assert!(line.contains("database rocblas") && line.contains(" 5 "), "{line}");
+}
+
+#[test]
 fn several_paths_get_a_total() {
     let (a, b) = (shards().join("gfx110X-build"), shards().join("gfx1151-build"));
     let report = json_of(&[Path::new("discover"), &a, &b]);
@@ -264,6 +277,14 @@ fn faults_name_their_files_and_all_are_told() {
     let so = library("blas_lib_gfx110X-dgpu/math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.5.2");
     let text = fails(2, &[discover, &so, Path::new("--write-config"), &config]);
     assert!(text.contains("--primary-shard"), "{text}");
+
+    // What might hide device code is named.
+    let archive = dir.path().join("blas_lib_gfx1100.tar.xz");
+    fs::write(&archive, b"\xfd7zXZ\0").unwrap();
+    let output = gfxpack([discover, &archive]);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unpack it"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no device code"));
 
     // Links that lead nowhere, round, or out are no faults.
     let tree = dir.path().join("tree");

@@ -5,6 +5,7 @@
 //! table in `docs/verify.md` is made from the one here (`GFXPACK_UPDATE_DOCS=1` writes it).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::semicolon_if_nothing_returned, reason = "damages are expressions in a table")]
 
 use std::fs;
 use std::io::Cursor;
@@ -21,7 +22,7 @@ use gfxpack::kpack::reader::Archive;
 use gfxpack::kpack::writer::{Compression, FrameCompressor, Writer};
 use gfxpack::progress::Silent;
 use gfxpack::recombine;
-use gfxpack::split::{self, MarkerForm, split};
+use gfxpack::split::{self, Layout, MarkerForm, Scope, split};
 use gfxpack::target::TargetId;
 use gfxpack::tree::dir::{Copying, OutputDir, write};
 use gfxpack::verify::{self, Check, Options, Report, Severity};
@@ -267,6 +268,17 @@ impl Victim {
         });
     }
 
+    /// Changes an entry of the dynamic section.
+    fn dynamic(&self, path: &str, tag: u64, edit: impl Fn(u64) -> u64) {
+        let (offset, size, ..) = self.section(path, ".dynamic");
+        self.edit(path, |bytes| {
+            let mut entries = bytes[offset..offset + size].chunks_exact_mut(16);
+            let entry = entries.find(|entry| entry[..8] == tag.to_le_bytes()).unwrap();
+            let value = u64::from_le_bytes(entry[8..].try_into().unwrap());
+            entry[8..].copy_from_slice(&edit(value).to_le_bytes());
+        });
+    }
+
     /// Writes an archive anew with other kernels, and its manifest so that it fits.
     fn rebuild(&self, isa: &str, edit: impl FnOnce(&mut Vec<Kernel>)) {
         let path = self.kpack(isa);
@@ -308,8 +320,8 @@ struct Kernel {
     unnamed: bool,
 }
 
-fn read_kpack(bytes: &Vec<u8>) -> Vec<Kernel> {
-    let archive = Archive::open(bytes).unwrap();
+fn read_kpack(bytes: &[u8]) -> Vec<Kernel> {
+    let archive = Archive::open(&bytes).unwrap();
     let entries = archive.entries().iter();
     entries
         .map(|e| Kernel {
@@ -401,6 +413,8 @@ const DAMAGES: &[Damage] = damages! {
     "manifest line with nothing under it" BOTH "manifest-unused" |v| v.manifest(&v.tree_of("gfx1100"), "math-libs/gone/stage");
     "kpack and its manifest deleted" SPLIT "manifest-unused" |v| { v.remove(&v.kpack("gfx1100")); v.remove(&v.kpm("gfx1100")) };
 
+    "named pipe in a tree" BOTH "unreadable" |v| assert!(std::process::Command::new("mkfifo").arg(v.at("fft_lib_generic/math-libs/rocFFT/stage/lib/pipe")).status().unwrap().success());
+
     "fat library left in the generic tree" BOTH "fat-binary-left" |v| v.write(LIB, original(FAT_LIB));
     "fat executable left in the generic tree" BOTH "fat-binary-left" |v| v.write(TOOL, original(FAT_TOOL));
     "wrapper reverted to HIPF" BOTH "conversion-broken" |v| {
@@ -423,6 +437,9 @@ const DAMAGES: &[Damage] = damages! {
             entry.unwrap()[16] ^= 0x40;
         });
     };
+    "DT_GNU_HASH led elsewhere" BOTH "conversion-broken" |v| v.dynamic(LIB, 0x6fff_fef5, |value| value + 8);
+    "DT_RELACOUNT too high" BOTH "conversion-broken" |v| v.dynamic(LIB, 0x6fff_fff9, |value| value + 1000);
+    "DT_SYMTAB of a host-only library led elsewhere" BOTH "host-damaged" |v| v.dynamic(SUPPORT, 6, |value| value + 24);
     ".hip_fatbin PROGBITS again" BOTH "conversion-broken" |v| {
         let (.., header) = v.section(LIB, ".hip_fatbin");
         v.edit(LIB, |b| { b[header + 4] = 1; b[header + 32..header + 40].copy_from_slice(&64u64.to_le_bytes()) });
@@ -479,6 +496,7 @@ const DAMAGES: &[Damage] = damages! {
     "kernel that wants a feature which its id leaves open" SPLIT "kernel-features" |v| foreign_tree(v, "gfx90a", 0x53f | 0x300, |_| true);
     "database file moved to another ISA's tree" SPLIT "isa-mixed" |v| v.rename(&v.database("gfx1100", "Kernels.so-000-@.hsaco"), &format!("blas_lib_gfx1101/{DATABASE}/Kernels.so-000-gfx1100.hsaco"));
     "database file moved to another group's tree" RECOMBINED "isa-mixed" |v| v.rename(&v.database("gfx1100", "Kernels.so-000-@.hsaco"), &format!("blas_lib_gfx120X/{DATABASE}/Kernels.so-000-gfx1100.hsaco"));
+    "tree of a group that the configuration does not have" RECOMBINED "group-unknown" |v| v.rename("fft_lib_gfx115X", "fft_lib_strix");
     ".hsaco of another ISA under the right name" BOTH "database-isa" |v| v.copy(&v.database("gfx1101", "Kernels.so-000-@.hsaco"), &v.database("gfx1100", "Kernels.so-000-@.hsaco"));
     ".co of another ISA under the right name" BOTH "database-isa" |v| {
         let name = "TensileLibrary_Type_SS_Contraction_l_Ailk_Bjlk_Cijk_Dijk_@.co";
@@ -610,6 +628,21 @@ fn undamaged_trees_raise_nothing() {
         let options = Options { source: Some(&source), ..Options::default() };
         let report = verify::directory(&dir, &options, &Jobs::new(1, 1 << 20), &Silent).unwrap();
         assert_eq!(report.findings, []);
+    }
+    // Every way to split.
+    let shards = shards();
+    for (scope, layout, compression) in [
+        (Scope::Prefix, Layout::Stage, Compression::None),
+        (Scope::Binary, Layout::InPlace, Compression::Zstd { level: 1 }),
+        (Scope::Component, Layout::InPlace, Compression::Zstd { level: 1 }),
+    ] {
+        let options = split::Options { scope, layout, compression, ..split::Options::default() };
+        let dir = tempfile::tempdir().unwrap();
+        write_artifacts(&dir.path().join("out"), &split_shard(&shards[0], &options));
+        let options = Options { source: Some(&shards[..1]), ..Options::default() };
+        let jobs = Jobs::new(2, 64 << 20);
+        let report = verify::directory(&dir.path().join("out"), &options, &jobs, &Silent).unwrap();
+        assert_eq!(report.findings, [], "{scope:?} {layout:?}");
     }
     let split = artifact::read_shards(&good().join("all")).unwrap();
     let config = config();

@@ -205,6 +205,11 @@ fn content(input: &InputFile) -> Result<Seen, Error> {
         bundles.iter().for_each(|bundle| seen.bundle(bundle));
         return Ok(seen);
     }
+    let compressed: [&[u8]; 3] = [b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"\x1f\x8b"];
+    let name = input.path().file_name().unwrap_or_default().to_string_lossy();
+    if name.contains(".tar.") && compressed.iter().any(|begin| magic.starts_with(begin)) {
+        return Ok(Seen::note("is an archive: unpack it to look into it"));
+    }
     if magic.starts_with(b"!<arch>\n") {
         return Ok(Seen::note("is a static archive: device code in it is not looked for"));
     }

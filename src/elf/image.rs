@@ -40,6 +40,7 @@ pub(crate) const PT_DYNAMIC: u32 = 2;
 pub(crate) const PT_INTERP: u32 = 3;
 pub(crate) const PT_PHDR: u32 = 6;
 
+pub(crate) const SHT_NULL: u32 = 0;
 pub(crate) const SHT_PROGBITS: u32 = 1;
 pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
@@ -166,6 +167,7 @@ impl Section {
     /// The bytes of the file that it has: none for a NOBITS section.
     pub fn file_range(&self) -> Range<u64> {
         let size = if self.sh_type == SHT_NOBITS { 0 } else { self.sh_size };
+        // A section of type NULL can hold anything: its fields are not checked.
         self.sh_offset..self.sh_offset.saturating_add(size)
     }
 
@@ -412,19 +414,19 @@ impl Image {
         Ok(())
     }
 
-    /// The first section of this name.
+    /// The first section of this name that is in use.
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.section_index(name).map(|i| &self.sections[i])
     }
 
     pub(crate) fn section_index(&self, name: &str) -> Option<usize> {
-        self.sections.iter().position(|s| s.name == name)
+        self.sections.iter().position(|s| s.sh_type != SHT_NULL && s.name == name)
     }
 
     fn has_device_code(&self) -> bool {
-        self.sections
-            .iter()
-            .any(|s| s.name == HIP_FATBIN && s.sh_type != SHT_NOBITS && s.sh_size != 0)
+        self.sections.iter().any(|s| {
+            s.name == HIP_FATBIN && !matches!(s.sh_type, SHT_NULL | SHT_NOBITS) && s.sh_size != 0
+        })
     }
 
     /// What there is to do about the file.

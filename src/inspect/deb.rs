@@ -19,7 +19,7 @@ use crate::read_at::{Cursor, ReadAt};
 
 /// The first bytes of an `ar` archive.
 pub(super) const AR_MAGIC: &[u8] = b"!<arch>\n";
-const AR_HEADER: u64 = 60;
+const AR_HEADER: usize = 60;
 /// A package has three members, and a signature or two.
 const MAX_MEMBERS: usize = 64;
 /// All control data that is held at once.
@@ -61,7 +61,7 @@ fn members(r: &dyn ReadAt) -> Result<Vec<Member>, PackageError> {
             let found = format!("member {}", MAX_MEMBERS + 1);
             return Err(PackageError::field("a header", at, found, "no more than 64"));
         }
-        let mut header = [0; AR_HEADER as usize];
+        let mut header = [0; AR_HEADER];
         let cannot = |e| PackageError::io("the header of a member", at, e);
         r.read_exact_at(&mut header, at).map_err(cannot)?;
         if header[58..] != *b"`\n" {
@@ -74,7 +74,7 @@ fn members(r: &dyn ReadAt) -> Result<Vec<Member>, PackageError> {
         let size: u64 = digits.parse().map_err(|_| {
             PackageError::field(format!("size of `{name}`"), at + 48, &digits, "a number")
         })?;
-        let offset = at + AR_HEADER;
+        let offset = at + AR_HEADER as u64;
         let left = r.len() - offset.min(r.len());
         if size > left {
             let expected = format!("at most {left}, what the file has");
@@ -245,14 +245,16 @@ fn read_control(
         if cost > left {
             let what = format!("size of {name} in control.tar");
             let expected = format!("no more than {MAX_CONTROL} bytes of control data");
-            return Err(PackageError::field(what, 0, entry.size, expected));
+            return Err(PackageError::field(what, entry.at + 124, entry.size, expected));
         }
         left -= cost;
         let mut bytes = Vec::new();
-        content.read_to_end(&mut bytes).map_err(|e| PackageError::io("control.tar", 0, e))?;
+        content
+            .read_to_end(&mut bytes)
+            .map_err(|e| PackageError::io("control.tar", entry.at, e))?;
         if bytes.len() as u64 != entry.size {
             let cut = io::ErrorKind::UnexpectedEof.into();
-            return Err(PackageError::io(format!("{name} in control.tar"), 0, cut));
+            return Err(PackageError::io(format!("{name} in control.tar"), entry.at, cut));
         }
         texts.push((name, bytes));
         Ok(())
@@ -347,7 +349,8 @@ fn read_data(
         left = left.saturating_sub(names as u64);
         if files.len() >= MAX_FILES || left == 0 {
             let expected = format!("at most {MAX_FILES} files, with at most 256 MiB of names");
-            return Err(PackageError::field("data.tar", 0, "more", expected));
+            let found = format!("number {}", files.len() + 1);
+            return Err(PackageError::field("a member of data.tar", entry.at, found, expected));
         }
         if leaves(&path) {
             found.push(format!("the path {path} leaves the tree"));
@@ -385,24 +388,25 @@ fn data_file(
         other => {
             let found = char::from(other).escape_default();
             let expected = "a file, directory, link, device or pipe";
-            return Err(PackageError::field(format!("type of {path}"), 0, found, expected));
+            let what = format!("type of {path} in data.tar");
+            return Err(PackageError::field(what, entry.at + 156, found, expected));
         }
     };
     let mut digest = None;
     if kind == "file" {
         let mut md5 = Md5::new();
         let copied = io::copy(content, &mut md5)
-            .map_err(|e| PackageError::io(format!("{path} in data.tar"), 0, e))?;
+            .map_err(|e| PackageError::io(format!("{path} in data.tar"), entry.at, e))?;
         if copied != entry.size {
             let cut = io::ErrorKind::UnexpectedEof.into();
-            return Err(PackageError::io(format!("{path} in data.tar"), copied, cut));
+            return Err(PackageError::io(format!("{path} in data.tar"), entry.at, cut));
         }
         digest = Some(md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
     }
     let header = &entry.header;
-    let number = |what: &str| {
-        let expected = "a number in octal";
-        PackageError::field(format!("{what} of {path} in data.tar"), 0, "none", expected)
+    let number = |what: &str, at: u64| {
+        let what = format!("{what} of {path} in data.tar");
+        PackageError::field(what, entry.at + at, "no number", "one in octal")
     };
     let named = |name: Option<&[u8]>, id: io::Result<u64>| match name {
         Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
@@ -410,14 +414,14 @@ fn data_file(
     };
     Ok(FileReport {
         kind,
-        mode: format!("{:04o}", header.mode().map_err(|_| number("mode"))? & 0o7777),
+        mode: format!("{:04o}", header.mode().map_err(|_| number("mode", 100))? & 0o7777),
         size: if kind == "file" { entry.size } else { 0 },
         owner: format!(
             "{}/{}",
             named(header.username_bytes(), header.uid()),
             named(header.groupname_bytes(), header.gid())
         ),
-        mtime: header.mtime().map_err(|_| number("time"))?.try_into().unwrap_or(i64::MAX),
+        mtime: header.mtime().map_err(|_| number("time", 136))?.try_into().unwrap_or(i64::MAX),
         link: entry.link.as_ref().filter(|_| matches!(kind, "symlink" | "hard link")).map(|link| {
             match kind {
                 "hard link" => installed_path(link),

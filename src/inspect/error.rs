@@ -34,6 +34,10 @@ pub enum PackageError {
 }
 
 impl PackageError {
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers have numbers, texts and borrowed ones"
+    )]
     pub(super) fn field(
         what: impl Into<String>,
         offset: u64,

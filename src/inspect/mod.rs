@@ -188,7 +188,7 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
 fn elf_content(input: &Input) -> Result<Content, Error> {
     match elf::probe(&input.file).map_err(|e| input.damaged("ELF file", e))? {
         elf::Kind::Program(image) => {
-            Ok(Content::Program(Box::new(program::report(&input.file, image))))
+            Ok(Content::Program(Box::new(program::report(&input.file, &image))))
         }
         elf::Kind::Relocatable { fat } => Ok(Content::Object { fat }),
         elf::Kind::Other { class: 2, data: 1, machine: EM_AMDGPU, .. } => {

@@ -81,7 +81,7 @@ pub struct MarkerReport {
 }
 
 /// Looks at a program. What is damaged is told in the report, beside what is not.
-pub(super) fn report(r: &dyn ReadAt, image: Image) -> ProgramReport {
+pub(super) fn report(r: &dyn ReadAt, image: &Image) -> ProgramReport {
     let interpreted = image.segments.iter().any(|segment| segment.p_type == PT_INTERP);
     let mut report = ProgramReport {
         kind: match image.e_type {
@@ -97,15 +97,15 @@ pub(super) fn report(r: &dyn ReadAt, image: Image) -> ProgramReport {
         },
         ..ProgramReport::default()
     };
-    let mut problems: Vec<String> = elf::problems(r, &image).iter().map(chain).collect();
-    if let Ok(dynamic) = Dynamic::read(r, &image) {
+    let mut problems: Vec<String> = elf::problems(r, image).iter().map(chain).collect();
+    if let Ok(dynamic) = Dynamic::read(r, image) {
         report.soname = dynamic.soname;
         report.needed = dynamic.needed;
         report.rpath = dynamic.rpath;
         report.runpath = dynamic.runpath;
     }
     match image.state() {
-        State::Converted => converted(r, &image, &mut report, &mut problems),
+        State::Converted => converted(r, image, &mut report, &mut problems),
         State::Fat => fat(r, image, &mut report, &mut problems),
         State::NoSections | State::Plain => {}
     }
@@ -129,13 +129,13 @@ fn wrappers(list: &[(&wrapper::Wrapper, Option<u64>)]) -> Vec<WrapperReport> {
     list.iter().map(report).collect()
 }
 
-fn fat(r: &dyn ReadAt, image: Image, report: &mut ProgramReport, problems: &mut Vec<String>) {
+fn fat(r: &dyn ReadAt, image: &Image, report: &mut ProgramReport, problems: &mut Vec<String>) {
     let fat = match FatBinary::read(r, image.clone()) {
         Ok(fat) => fat,
         Err(e) => {
             problems.push(chain(&e));
             // The wrappers alone may be good.
-            if let Ok(list) = wrapper::read(r, &image) {
+            if let Ok(list) = wrapper::read(r, image) {
                 report.wrappers = wrappers(&list.iter().map(|w| (w, None)).collect::<Vec<_>>());
             }
             return;

@@ -22,6 +22,8 @@ pub(super) struct TarMember {
     /// Where a link leads to.
     pub link: Option<Vec<u8>>,
     pub size: u64,
+    /// Where its header is in the tar.
+    pub at: u64,
 }
 
 impl TarMember {
@@ -94,7 +96,7 @@ pub(super) fn for_each(
     let mut stream = Stream { inner, of, at: 0 };
     let mut end = TarEnd::default();
     let (mut long_name, mut long_link) = (None, None);
-    let mut block = [0; BLOCK as usize];
+    let mut block = [0; 512];
     loop {
         let at = stream.at;
         if !stream.fill(&mut block)? || block.iter().all(|&b| b == 0) {
@@ -137,7 +139,7 @@ pub(super) fn for_each(
                     .take()
                     .or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned))
                     .filter(|link| !link.is_empty());
-                let member = TarMember { header, name, link, size };
+                let member = TarMember { header, name, link, size, at };
                 let mut content = Counted { inner: stream.inner.take(size), read: 0 };
                 each(&member, &mut content)?;
                 let read = content.read;

@@ -17,10 +17,8 @@ const SHT_RELA: u32 = 4;
 const SHT_DYNAMIC: u32 = 6;
 const SHT_DYNSYM: u32 = 11;
 
-const CHUNK: u64 = 128 * 1024;
-/// A table that is compared entry by entry is held in memory; symbol tables of real libraries stay
-/// far below.
-const TABLE_MAX: u64 = 256 << 20;
+/// What is compared at a time: whole entries of 16 and of 24 bytes.
+const CHUNK: u64 = 48 * 1024;
 
 /// What differs that may not; `None` where nothing does.
 pub(super) fn difference(fat: &dyn ReadAt, converted: &dyn ReadAt) -> Option<String> {
@@ -108,83 +106,89 @@ impl Pair<'_> {
     }
 
     fn bytes(&self) -> Option<String> {
-        let size = self.section.sh_size;
+        self.chunks(|at, a, b| {
+            let i = a.iter().zip(b).position(|(a, b)| a != b)?;
+            Some(format!("differs from its byte {:#x} on", at + i as u64))
+        })
+    }
+
+    /// Hands the bytes that both have to `compare` piece by piece, with the place in the section;
+    /// stops at the first difference.
+    fn chunks(
+        &self,
+        mut compare: impl FnMut(u64, &[u8], &[u8]) -> Option<String>,
+    ) -> Option<String> {
+        let size = self.section.sh_size.min(self.there.sh_size);
         let mut at = 0;
         while at < size {
             let n = CHUNK.min(size - at);
             let a = read_vec(self.fat, self.section.sh_offset + at, n);
             let b = read_vec(self.converted, self.there.sh_offset + at, n);
             let (Ok(a), Ok(b)) = (a, b) else { return Some("cannot be read".into()) };
-            if let Some(i) = a.iter().zip(&b).position(|(a, b)| a != b) {
-                return Some(format!("differs from its byte {:#x} on", at + i as u64));
+            if let Some(how) = compare(at, &a, &b) {
+                return Some(how);
             }
             at += n;
         }
         None
     }
 
-    /// Both tables.
-    fn tables(&self) -> Option<[Vec<u8>; 2]> {
-        let table = |r, section: &Section| {
-            let range = section.file_range();
-            read_vec(r, range.start, (range.end - range.start).min(TABLE_MAX)).ok()
-        };
-        Some([table(self.fat, self.section)?, table(self.converted, self.there)?])
-    }
-
-    /// All relocations but those of the wrappers, in any order.
+    /// All relocations but those of the wrappers, in any order: sums of their hashes are compared.
     fn relocations(&self) -> Option<String> {
-        let Some([a, b]) = self.tables() else { return Some("cannot be read".into()) };
         let wrappers = self
             .original
             .section(HIP_FATBIN_SEGMENT)
             .map_or(0..0, |section| section.memory_range());
-        if a.len() != b.len() {
-            return Some("has another number of relocations".into());
-        }
-        let others = |table: &[u8]| -> Vec<Vec<u8>> {
+        let sum = |table: &[u8]| {
             let entries = table.chunks_exact(24);
-            let entries = entries.filter(|entry| !wrappers.contains(&word(entry, 0)));
-            let mut entries: Vec<_> = entries.map(<[u8]>::to_vec).collect();
-            entries.sort();
-            entries
+            let others = entries.filter(|entry| !wrappers.contains(&word(entry, 0)));
+            others.fold(0u128, |sum, entry| {
+                let mut half = [0; 16];
+                half.copy_from_slice(&blake3::hash(entry).as_bytes()[..16]);
+                sum.wrapping_add(u128::from_le_bytes(half))
+            })
         };
-        (others(&a) != others(&b))
-            .then(|| "has other relocations than those of the wrappers changed".into())
+        let (mut ours, mut theirs) = (0u128, 0u128);
+        let unread = self.chunks(|_, a, b| {
+            ours = ours.wrapping_add(sum(a));
+            theirs = theirs.wrapping_add(sum(b));
+            None
+        });
+        let differ = ours != theirs;
+        unread.or(differ.then(|| "has other relocations than those of the wrappers changed".into()))
     }
 
     fn dynamic(&self) -> Option<String> {
         // DT_HASH, DT_SYMTAB, DT_GNU_HASH say where moved tables are; DT_RELACOUNT counts what the
-        // wrappers' relocations became.
+        // wrappers' relocations became. Whether they are right is a check of every file.
         const CHANGED: [u64; 4] = [4, 6, 0x6fff_fef5, 0x6fff_fff9];
-        let Some([a, b]) = self.tables() else { return Some("cannot be read".into()) };
-        let entries = a.chunks_exact(16).zip(b.chunks_exact(16));
-        let same = a.len() == b.len()
-            && entries
-                .into_iter()
-                .all(|(a, b)| a == b || a[..8] == b[..8] && CHANGED.contains(&word(a, 0)));
-        (!same).then(|| "has other entries".into())
+        self.chunks(|at, a, b| {
+            let mut pairs = a.chunks_exact(16).zip(b.chunks_exact(16));
+            let i = pairs.position(|(a, b)| {
+                a != b && (a[..8] != b[..8] || !CHANGED.contains(&word(a, 0)))
+            })?;
+            Some(format!("has another entry {}", at / 16 + i as u64))
+        })
     }
 
     /// Symbols: names, kinds, sizes; values too, where their section did not move.
     fn symbols(&self) -> Option<String> {
-        let Some([a, b]) = self.tables() else { return Some("cannot be read".into()) };
-        for (i, a) in a.chunks_exact(24).enumerate() {
-            let Some(b) = b.get(i * 24..i * 24 + 24) else {
-                return Some(format!("has lost its symbol {i}"));
-            };
-            let index = usize::from(u16::from_le_bytes([a[6], a[7]]));
-            let moved = self
-                .original
-                .sections
-                .get(index)
-                .is_some_and(|section| may_move(section) || section.name == HIP_FATBIN);
-            let same = a[..6] == b[..6] && a[16..] == b[16..] && (moved || a[8..16] == b[8..16]);
-            if !same {
-                return Some(format!("has another symbol {i}"));
-            }
+        if self.there.sh_size < self.section.sh_size {
+            return Some("has fewer symbols".into());
         }
-        None
+        self.chunks(|at, a, b| {
+            let mut pairs = a.chunks_exact(24).zip(b.chunks_exact(24));
+            let i = pairs.position(|(a, b)| {
+                let index = usize::from(u16::from_le_bytes([a[6], a[7]]));
+                let moved = self
+                    .original
+                    .sections
+                    .get(index)
+                    .is_some_and(|section| may_move(section) || section.name == HIP_FATBIN);
+                a[..6] != b[..6] || a[16..] != b[16..] || !moved && a[8..16] != b[8..16]
+            })?;
+            Some(format!("has another symbol {}", at / 24 + i as u64))
+        })
     }
 }
 

@@ -155,6 +155,11 @@ checks! {
         "an ISA whose files are half in one package and half in another",
         "a file was copied into the wrong tree",
         "move the file to the tree of its ISA";
+    /// A tree of a group that the configuration does not have.
+    GroupUnknown = "group-unknown" 3 Warning
+        "a tree that no package takes",
+        "it was recombined with another configuration, and left there",
+        "recombine again into an empty directory, or verify with the configuration that was used";
 
     /// A kpack that does not hold what it says.
     KpackDamaged = "kpack-damaged" 4 Error

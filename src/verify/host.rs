@@ -1,6 +1,7 @@
 //! Invariant 2: host code. What the loader needs, no device code left, a marker that can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::Checked;
 use super::file::{Facts, Task};
@@ -11,7 +12,7 @@ use crate::fatbin::FatBinary;
 use crate::fatbin::wrapper::{self, Magic};
 use crate::kpack::marker::{Marker, ParsedMarker};
 use crate::progress::Monitor;
-use crate::read_at::ReadAt;
+use crate::read_at::{ReadAt, read_vec};
 use crate::target::TargetId;
 
 const SHT_NOBITS: u32 = 8;
@@ -57,13 +58,14 @@ pub(super) fn program(
         isas: BTreeSet::new(),
     };
     if !task.debug && !is_debug_file(&image) {
-        let check = match state {
-            State::Converted => Check::ConversionBroken,
-            _ => Check::HostDamaged,
-        };
         for problem in elf::problems(r, &image) {
-            findings.add(check, chain(&problem), "a file as the loader and the runtime take it");
+            findings.add(
+                check_of(state),
+                chain(&problem),
+                "a file as the loader and the runtime take it",
+            );
         }
+        tables(r, &image, check_of(state), findings);
     }
     match state {
         State::NoSections => findings.add(
@@ -76,6 +78,60 @@ pub(super) fn program(
         State::Fat => fat(r, image, task, &mut facts, findings),
     }
     facts
+}
+
+fn check_of(state: State) -> Check {
+    if state == State::Converted { Check::ConversionBroken } else { Check::HostDamaged }
+}
+
+/// The dynamic section leads to the tables that the section headers know, and DT_RELACOUNT counts no
+/// more than the relative relocations that stand first: the loader does not look at their types.
+fn tables(r: &dyn ReadAt, image: &Image, check: Check, findings: &mut Findings) {
+    const DT_HASH: u64 = 4;
+    const DT_SYMTAB: u64 = 6;
+    const DT_GNU_HASH: u64 = 0x6fff_fef5;
+    const DT_RELACOUNT: u64 = 0x6fff_fff9;
+    const R_X86_64_RELATIVE: u32 = 8;
+    let Ok(dynamic) = Dynamic::read_entries(r, image) else { return };
+    for (tag, field, name) in [
+        (DT_HASH, "DT_HASH", ".hash"),
+        (DT_SYMTAB, "DT_SYMTAB", ".dynsym"),
+        (DT_GNU_HASH, "DT_GNU_HASH", ".gnu.hash"),
+    ] {
+        if let (Some(value), Some(section)) = (dynamic.get(tag), image.section(name))
+            && value != section.sh_addr
+        {
+            let expected = format!("{:#x}, the address of {name}", section.sh_addr);
+            findings.add(check, format!("{field} is {value:#x}"), expected);
+        }
+    }
+    if let (Some(count), Some(section)) = (dynamic.get(DT_RELACOUNT), image.section(".rela.dyn")) {
+        // At most the section's bytes are read, whatever the count claims.
+        let relative = leading(r, section.file_range(), count, R_X86_64_RELATIVE);
+        if relative < count {
+            let expected = format!("at most {relative}, the relative relocations that stand first");
+            findings.add(check, format!("DT_RELACOUNT is {count}"), expected);
+        }
+    }
+}
+
+/// How many relocations of one type, up to `most`, a table begins with.
+fn leading(r: &dyn ReadAt, table: Range<u64>, most: u64, kind: u32) -> u64 {
+    const ENTRY: u64 = 24;
+    let entries = most.min((table.end - table.start) / ENTRY);
+    let mut seen = 0;
+    while seen < entries {
+        let n = (entries - seen).min(2048);
+        let Ok(bytes) = read_vec(r, table.start + seen * ENTRY, n * ENTRY) else { break };
+        // r_info at 8: the type is its low half.
+        let same = |entry: &&[u8]| entry[8..12] == kind.to_le_bytes();
+        let run = bytes.chunks_exact(24).take_while(same).count() as u64;
+        seen += run;
+        if run < n {
+            break;
+        }
+    }
+    seen
 }
 
 /// A file that holds the debug information of another has its headers and not its bytes.

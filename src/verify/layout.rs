@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Checked;
 use super::file::Facts;
 use super::finding::{Check, Finding};
+use super::host::ProgramFacts;
 use super::kpack::Few;
 use super::subject::Holds;
 use crate::database::Owner;
@@ -147,7 +148,7 @@ fn modes(artifact: &Checked, findings: &mut Vec<Finding>) {
             (EntryKind::Symlink(_) | EntryKind::HardLink(_), _) => continue,
             (EntryKind::Dir, _) => (0o555, "a directory that all can enter (0755)"),
             (EntryKind::File(_), Some(Facts::Program(program)))
-                if program.interpreted && program.soname.is_none() =>
+                if program.interpreted && !is_library(program, path) =>
             {
                 (0o555, "a program that all can run (0755)")
             }
@@ -163,6 +164,12 @@ fn modes(artifact: &Checked, findings: &mut Vec<Finding>) {
             ));
         }
     }
+}
+
+/// Some libraries can be run as well, and need not be.
+fn is_library(program: &ProgramFacts, path: &TreePath) -> bool {
+    let name = String::from_utf8_lossy(path.file_name());
+    program.soname.is_some() || name.ends_with(".so") || name.contains(".so.")
 }
 
 /// No path in two trees, all groups being installed together.

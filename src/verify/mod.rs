@@ -210,6 +210,7 @@ fn verify(
             }
         })
         .collect();
+    subject::check_groups(&checked, options.config, &mut findings);
     let bytes = look_at_files(&mut checked, options, &mut findings, jobs, monitor);
     isa::check(&checked, &mut findings);
     kpm::check(&checked, &mut findings);

@@ -1,5 +1,7 @@
 //! What each artifact is for, told from its name and, where there is one, the configuration.
 
+use super::Checked;
+use super::finding::{Check, Finding};
 use crate::artifact::ArtifactTree;
 use crate::config::PackagingConfig;
 use crate::database::{Databases, Owner};
@@ -139,6 +141,29 @@ pub(super) fn are_recombined(artifacts: &[ArtifactTree], config: Option<&Packagi
         };
         configured || group
     })
+}
+
+/// Every tree of a group is one of the configuration's.
+pub(super) fn check_groups(
+    checked: &[Checked],
+    config: Option<&PackagingConfig>,
+    findings: &mut Vec<Finding>,
+) {
+    let Some(config) = config else { return };
+    for artifact in checked.iter().filter(|checked| checked.recombined) {
+        let groups = config.groups_of(&artifact.artifact.name.prefix());
+        let target = &artifact.artifact.name.target;
+        if !matches!(artifact.holds, Holds::Generic) && !groups.contains_key(target) {
+            let names: Vec<_> = groups.keys().map(String::as_str).collect();
+            findings.push(Finding::new(
+                Check::GroupUnknown,
+                &artifact.label,
+                "",
+                format!("the configuration has no group `{target}`"),
+                format!("one of its groups: {}", names.join(", ")),
+            ));
+        }
+    }
 }
 
 /// Whose database file stands at a path. A link is that of the file it leads to inside the artifact;

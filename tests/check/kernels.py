@@ -22,6 +22,10 @@ Everything is read here, from the formats' descriptions: this file uses none of 
 - Every other file and link of the originals is in ROOT as it was, and ROOT holds nothing else but
   archives and manifests whose kernels are all accounted for.
 
+Code objects that are there, but hidden from a device with more features by an archive that comes first in
+its search (the runtime stops at the first archive that lists an id), are counted and named,
+and are no mismatch.
+
 One line of JSON on standard output; what is wrong on standard error; exit status 1 if anything is.
 Needs python3-msgpack and python3-zstandard (Debian's names).
 """
@@ -67,6 +71,13 @@ PER_ISA_LIBRARY = re.compile(r"libMIOpenCK.*_gfx[0-9a-f]+.*\.so.*")
 
 class Bad(Exception):
     """Something is not as it must be."""
+
+
+# What reading a damaged file can end in.
+FAILURES = (
+    Bad, OSError, struct.error, ValueError, KeyError, IndexError, TypeError,
+    zlib.error, zstandard.ZstdError, msgpack.UnpackException,
+)  # fmt: skip
 
 
 def whole(path):
@@ -321,6 +332,8 @@ class Check:
         self.archives = {}
         self.claimed = set()  # (archive, name, isa) that an original accounts for
         self.isas = set()
+        self.converted = []
+        self.registered = {}  # (binary, wrapper) → (marker, the ids that the originals have)
         self.count = dict.fromkeys(
             "binaries wrappers code_objects bytes host_bytes files file_bytes links kept_whole kpacks kpack_bytes".split(), 0
         )
@@ -381,6 +394,7 @@ class Check:
             raise Bad("device code is left in it")
         wrappers = installed.wrappers()
         self.count["binaries"] += 1
+        self.converted.append(relative)
         self.count["wrappers"] += len(wrappers)
         for nth, original_path in enumerate(originals):
             before = whole(original_path)
@@ -406,6 +420,7 @@ class Check:
                 if not fatbin[3] <= was[3] < fatbin[3] + fatbin[5]:
                     raise Bad(f"{original_path}: wrapper {i} points at {was[3]:#x}, outside .hip_fatbin")
                 objects = bundle(before, was[3] - fatbin[3] + fatbin[4], fatbin[4] + fatbin[5])
+                self.registered.setdefault((relative, i), (marker, set()))[1].update(objects)
                 for target, (holder, offset, size) in objects.items():
                     self.code_object(relative, marker, i, target, bytes(holder[offset : offset + size]))
                 forget(before)
@@ -422,13 +437,34 @@ class Check:
             self.claimed.add((path, name, isa))
             if found != expected:
                 raise Bad(f"{len(found)} bytes in {os.path.basename(path)} are not the {len(expected)} of the original")
-        except (Bad, OSError, KeyError, IndexError, zstandard.ZstdError) as error:
+        except FAILURES as error:
             self.complain(f"{relative}: wrapper {index}, {target}: {error}")
             return
         self.isas.add(target)
         self.count["code_objects"] += 1
         self.count["bytes"] += len(expected)
         forget(kpack.data)
+
+    def hidden(self):
+        """Counts the code objects that a device with more features than they name does not get, because
+        an archive of another binary's comes first. The fat binary would have given them."""
+        count = 0
+        for (relative, index), (marker, have) in self.registered.items():
+            name = f"{marker['kernel_name']}#{index}"
+            for device in self.isas - have:
+                wanted = next((isa for isa in search_order(device) if isa in have), None)
+                if wanted is None:
+                    continue
+                try:
+                    path, kpack, isa = self.find(os.path.join(self.root, os.path.dirname(relative)), marker, device)
+                    found = isa == wanted and isa in kpack.kernels.get(name, {})
+                except FAILURES:
+                    found = False
+                if not found:
+                    count += 1
+                    if count <= SHOWN:
+                        print(f"kernels.py: {relative}: wrapper {index}: {wanted} is hidden on {device}", file=sys.stderr)
+        return count
 
     def plain(self, relative, original):
         place = os.path.join(self.root, relative)
@@ -473,7 +509,7 @@ class Check:
                     self.binary(relative, fat)
                 else:
                     self.plain(relative, paths[0])
-            except (Bad, OSError, struct.error, msgpack.UnpackException, ValueError, KeyError) as error:
+            except FAILURES as error:
                 self.complain(f"{relative}: {error}")
         for path in walk(self.root):
             relative = os.path.relpath(path, self.root)
@@ -489,7 +525,7 @@ class Check:
         self.count["kpack_bytes"] += os.path.getsize(path)
         try:
             path, kpack = self.archive(path)
-        except (Bad, struct.error, msgpack.UnpackException, ValueError, KeyError) as error:
+        except FAILURES as error:
             self.complain(f"{relative}: {error}")
             return
         named = set()
@@ -556,7 +592,8 @@ def main():
     arguments = parser.parse_args()
     check = Check(arguments.root)
     check.run([artifact for path in arguments.originals for artifact in artifacts_in(path)])
-    print(json.dumps({**check.count, "isas": sorted(check.isas), "mismatches": check.wrong}))
+    summary = {"isas": sorted(check.isas), "converted": check.converted, "hidden": check.hidden(), "mismatches": check.wrong}
+    print(json.dumps({**check.count, **summary}))
     sys.exit(1 if check.wrong else 0)
 
 

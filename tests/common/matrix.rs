@@ -150,7 +150,7 @@ pub fn reader(file: &Path) -> Vec<u8> {
 }
 
 pub fn image(bytes: &[u8]) -> Image {
-    match elf::probe(bytes).unwrap() {
+    match elf::probe(&bytes).unwrap() {
         Kind::Program(image) => image,
         other => panic!("{other:?}"),
     }

@@ -146,7 +146,7 @@ pub struct Extract {
     #[arg(long, value_name = "DIR")]
     pub output_dir: PathBuf,
     /// Only code for these architectures; one without features takes its variants too
-    #[arg(long, value_name = "ISA", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "ISA", value_delimiter = ',')]
     pub isa: Vec<TargetId>,
     /// Only kernels whose name matches, with #index or without; * takes slashes too
     #[arg(long, value_name = "GLOB")]

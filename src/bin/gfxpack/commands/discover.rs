@@ -17,8 +17,11 @@ use crate::table::{Table, printable, size};
 
 pub fn run(args: &Discover, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let report = discover(&args.paths, &Databases::known(), &jobs(global))?;
-    for note in report.paths.iter().flat_map(|path| &path.notes) {
-        ui.note(&printable(note));
+    for path in &report.paths {
+        for note in path.notes.iter().map(|note| printable(note)) {
+            // Where nothing was found, it may be why.
+            if path.isas.is_empty() { ui.warning(&note) } else { ui.note(&note) }
+        }
     }
     let mut json = serde_json::json!({ "paths": report.paths, "total": report.total });
     let mut written = String::new();
