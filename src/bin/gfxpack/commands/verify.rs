@@ -55,7 +55,7 @@ fn allow(text: &str) -> Result<Allow> {
     let wrong = |what: &str| {
         Error::usage(format!("--allow {text}: {what}")).hint(
             "expected the id of a check, a glob over artifact/path and a reason, as \
-             needed:blas_lib_generic/*=libdrm comes with the system; docs/verify.md lists the ids",
+             mode:blas_run_*/**=installed setuid on purpose; docs/verify.md lists the ids",
         )
     };
     let (id, rest) = text.split_once(':').ok_or_else(|| wrong("there is no `:`"))?;
