@@ -46,6 +46,8 @@ pub(super) fn place(
     let mut faults = Vec::new();
     // Which definition an archive went to, by artifact prefix and file name.
     let mut owner_of: BTreeMap<(String, Vec<u8>), usize> = BTreeMap::new();
+    // Definitions that share archives: the first archive, who uses it, and how many there are.
+    let mut shared: BTreeMap<Vec<usize>, (String, String, usize)> = BTreeMap::new();
     for archive in pending.iter().filter(|archive| !is_manifest(archive.path)) {
         let label = format!("{}/{}", archive.artifact.name, archive.path);
         let binaries = match binaries(archive.entry) {
@@ -75,23 +77,24 @@ pub(super) fn place(
                 let Archive { artifact, prefix, below, entry, .. } = archive;
                 faults.extend(lay(tree, artifact, prefix, root, below, entry).err());
             }
-            _ => {
+            several => {
                 let uses: Vec<_> = owners
                     .iter()
                     .map(|(&d, binary)| format!("{} (for {binary})", staged[d].definition.name))
                     .collect();
-                faults.push(
-                    Error::failed(format!(
-                        "{label} has kernels of several packages: {}",
-                        uses.join(", ")
-                    ))
-                    .hint(
-                        "an archive can be in one package only: split again with `--kpack-scope prefix` \
-                         (or `binary`), or use `gfxpack build`, which does so by itself",
-                    ),
-                );
+                shared.entry(several.to_vec()).or_insert((label, uses.join(", "), 0)).2 += 1;
             }
         }
+    }
+    for (label, uses, count) in shared.into_values() {
+        let what = match count {
+            1 => format!("{label} has kernels"),
+            _ => format!("{label} and {} more archives have kernels", count - 1),
+        };
+        faults.push(Error::failed(format!("{what} of several packages: {uses}")).hint(
+            "an archive can be in one package only: split again with `--kpack-scope prefix` \
+             (or `binary`), or use `gfxpack build`, which does so by itself",
+        ));
     }
     if faults.is_empty() {
         faults.extend(manifests(pending, &owner_of, staged, root, report));

@@ -93,6 +93,8 @@ pub(super) fn assign<'a>(
     }
 
     let mut pending = Vec::new();
+    // Definitions that want the same files: the first of the files, and how many.
+    let mut contested: BTreeMap<Vec<usize>, (String, usize)> = BTreeMap::new();
     for artifact in artifacts {
         let takers: Vec<usize> = (0..selectors.len())
             .filter(|&d| selectors[d].iter().any(|selector| selector.artifact(artifact)))
@@ -122,20 +124,22 @@ pub(super) fn assign<'a>(
                     faults.extend(lay(tree, artifact, prefix, root, &below, entry).err());
                 }
                 several => {
-                    let names: Vec<_> =
-                        several.iter().map(|&d| config.packages[d].name.as_str()).collect();
-                    faults.push(
-                        Error::usage(format!(
-                            "{}/{path} would be in the packages {}",
-                            artifact.name,
-                            names.join(" and ")
-                        ))
-                        .hint("a path can be in one package only: narrow the `prefixes`, `include` or `exclude` of one"),
-                    );
+                    let label = || format!("{}/{path}", artifact.name);
+                    contested.entry(several.to_vec()).or_insert_with(|| (label(), 0)).1 += 1;
                 }
             }
         }
     }
+    for (owners, (first, count)) in contested {
+        let names: Vec<_> = owners.iter().map(|&d| config.packages[d].name.as_str()).collect();
+        let what = if count == 1 { first } else { format!("{first} and {} more files", count - 1) };
+        faults.push(
+            Error::usage(format!("{what} would be in the packages {}", names.join(" and "))).hint(
+                "a path can be in one package only: narrow the `prefixes`, `include` or `exclude` of one",
+            ),
+        );
+    }
+    Errors::check((), faults)?;
     let takes = |definition: usize, artifact: &ArtifactTree, path: &TreePath| {
         artifact.prefix_of(path).is_some_and(|prefix| {
             path.strip_prefix(prefix).is_some_and(|below| {
@@ -143,7 +147,7 @@ pub(super) fn assign<'a>(
             })
         })
     };
-    faults.extend(archives::place(&pending, artifacts, &mut staged, takes, root, report));
+    let faults = archives::place(&pending, artifacts, &mut staged, takes, root, report);
     Errors::check((), faults)?;
     no_path_twice(&staged)?;
     Ok(staged)

@@ -1,0 +1,206 @@
+//! What packages are planned from artifacts and definitions.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{example_config, example_packages, example_shards, fails, gfxpack, ok, run, tool};
+use gfxpack::kpack::kpm::Kpm;
+use serde_json::Value;
+
+fn build(out: &Path, packages: &Path) -> Command {
+    let mut command = gfxpack();
+    command.arg("build").arg("--input-shards-dir").arg(example_shards());
+    command.arg("--config").arg(example_config()).arg("--packages").arg(packages);
+    command.arg("--output-dir").arg(out).args(["--version", "7.1.0", "--release", "1"]);
+    command
+}
+
+/// The plan as `--dry-run --json` prints it.
+fn plan(packages: &Path) -> Vec<Value> {
+    let dir = tempfile::tempdir().unwrap();
+    let text = ok(build(&dir.path().join("out"), packages).args(["--dry-run", "--json"]));
+    assert!(fs::read_dir(dir.path()).unwrap().next().is_none(), "a dry run writes nothing");
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    plan["packages"].as_array().unwrap().clone()
+}
+
+fn package<'a>(plan: &'a [Value], name: &str) -> &'a Value {
+    plan.iter().find(|package| package["name"] == name).unwrap()
+}
+
+fn relations(package: &Value) -> Vec<&str> {
+    package["relations"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect()
+}
+
+fn paths(package: &Value) -> BTreeSet<&str> {
+    let content = package["content"].as_array().unwrap().iter();
+    content
+        .filter(|item| item["kind"] != "directory")
+        .map(|item| item["path"].as_str().unwrap())
+        .collect()
+}
+
+/// A packages file with these definitions.
+fn definitions(dir: &Path, packages: &str) -> PathBuf {
+    let path = dir.join("packages.json");
+    fs::write(&path, format!(r#"{{"packages": [{packages}]}}"#)).unwrap();
+    path
+}
+
+#[test]
+fn a_definition_with_device_code_gives_a_package_for_each_group() {
+    let plan = plan(&example_packages());
+    let names: Vec<_> = plan.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    let mut expected = vec!["rocblas-dev", "rocm-support", "rocm-sysdeps"];
+    for name in ["hipblaslt", "rocblas", "rocfft"] {
+        for part in ["", "-generic", "-gfx110X", "-gfx115X", "-gfx120X"] {
+            expected.push(Box::leak(format!("{name}{part}").into_boxed_str()));
+        }
+    }
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+
+    assert_eq!(relations(package(&plan, "rocblas")), ["Requires: rocblas-generic = 7.1.0-1"]);
+    assert!(paths(package(&plan, "rocblas")).is_empty());
+    assert_eq!(
+        relations(package(&plan, "rocblas-gfx110X")),
+        ["Requires: rocblas-generic = 7.1.0-1", "Provides: rocblas-kernels = 7.1.0-1"]
+    );
+    assert_eq!(
+        relations(package(&plan, "hipblaslt-gfx110X")),
+        [
+            "Requires: hipblaslt-generic = 7.1.0-1",
+            "Requires: rocblas-gfx110X >= 7.1.0-1",
+            "Provides: hipblaslt-kernels = 7.1.0-1",
+        ]
+    );
+    assert_eq!(
+        relations(package(&plan, "hipblaslt-generic")),
+        ["Requires: rocblas-generic >= 7.1.0-1"]
+    );
+    assert_eq!(relations(package(&plan, "rocblas-dev")), ["Requires: rocblas-generic >= 7.1.0-1"]);
+}
+
+#[test]
+fn no_path_is_in_two_packages_and_all_are_under_the_install_prefix() {
+    let plan = plan(&example_packages());
+    let mut seen = BTreeSet::new();
+    for package in &plan {
+        for path in paths(package) {
+            assert!(path.starts_with("opt/rocm/"), "{path}");
+            assert!(seen.insert(path), "{path} is in two packages");
+        }
+    }
+    // Device code is in the groups' packages only, host code in none of them.
+    for (name, part) in ["rocblas", "hipblaslt", "rocfft"]
+        .into_iter()
+        .flat_map(|name| ["generic", "gfx110X", "gfx115X", "gfx120X"].map(|part| (name, part)))
+    {
+        let of = paths(package(&plan, &format!("{name}-{part}")));
+        let kpacks = of.iter().filter(|path| path.ends_with(".kpack")).count();
+        assert_eq!(kpacks > 0, part != "generic", "{name}-{part}");
+        assert_eq!(of.iter().any(|path| path.contains("/lib/lib")), part == "generic");
+    }
+}
+
+#[test]
+fn the_manifest_of_all_groups_archives_is_in_the_generic_package() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    ok(build(&out, &example_packages()).args(["--format", "deb"]));
+    let extracted = dir.path().join("x");
+    let deb = out.join("rocblas-generic_7.1.0-1_amd64.deb");
+    ok(tool("dpkg-deb", "dpkg").arg("-x").arg(deb).arg(&extracted));
+    let manifest = extracted.join("opt/rocm/.kpack/blas_lib+math-libs+BLAS+rocBLAS.kpm");
+    let kpm = Kpm::read(fs::File::open(manifest).unwrap()).unwrap();
+    let isas: Vec<_> = kpm.kpack_files.keys().map(ToString::to_string).collect();
+    assert_eq!(isas, ["gfx1100", "gfx1101", "gfx1102", "gfx1151", "gfx1200", "gfx1201"]);
+    // It is true of the archives in the groups' packages.
+    for group in ["gfx110x", "gfx115x", "gfx120x"] {
+        let deb = out.join(format!("rocblas-{group}_7.1.0-1_amd64.deb"));
+        ok(tool("dpkg-deb", "dpkg").arg("-x").arg(deb).arg(&extracted));
+    }
+    for file in kpm.kpack_files.values() {
+        let path = extracted.join("opt/rocm/.kpack").join(&file.file);
+        assert_eq!(fs::metadata(path).unwrap().len(), file.size, "{}", file.file);
+        assert_eq!(file.kernel_count, 4);
+    }
+    assert_eq!(fs::read_dir(extracted.join("opt/rocm/.kpack")).unwrap().count(), 6 + 6 + 2);
+}
+
+#[test]
+fn without_a_packages_file_each_artifact_and_component_is_a_package() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = ok(gfxpack()
+        .args(["build", "--dry-run", "--json", "--version", "1", "--release", "1"])
+        .arg("--input-shards-dir")
+        .arg(example_shards())
+        .arg("--config")
+        .arg(example_config())
+        .arg("--output-dir")
+        .arg(dir.path().join("out")));
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    let names: Vec<_> = plan["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| package["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(names.contains(&"blas-lib-gfx110X".to_owned()), "{names:?}");
+    assert!(names.contains(&"sysdeps-lib".to_owned()) && names.contains(&"blas-dev".to_owned()));
+}
+
+#[test]
+fn files_that_no_definition_takes_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let packages = definitions(
+        dir.path(),
+        r#"{"name": "rocfft", "contents": [{"artifact": "fft", "components": ["lib"], "exclude": ["lib/*.so"]}]}"#,
+    );
+    let ran = run(build(&dir.path().join("out"), &packages).args(["--dry-run", "--verbose"]));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let lost = "in no package: fft_lib_generic/math-libs/rocFFT/stage/lib/librocfft.so";
+    for words in [lost, "in no package: blas_lib_gfx110X/"] {
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_file_that_two_definitions_take_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let packages = definitions(
+        dir.path(),
+        r#"{"name": "rocfft", "contents": [{"artifact": "fft"}]},
+           {"name": "fft-all", "contents": [{"artifact": "fft", "components": ["lib"]}]}"#,
+    );
+    let stderr = fails(&mut build(&dir.path().join("out"), &packages), 2);
+    assert!(stderr.contains("librocfft.so") && stderr.contains("rocfft and fft-all"), "{stderr}");
+    assert!(!dir.path().join("out").exists());
+}
+
+#[test]
+fn only_some_packages_are_made_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = dir.path().join("all");
+    ok(build(&all, &example_packages()).args(["--format", "deb"]));
+    let some = dir.path().join("some");
+    ok(build(&some, &example_packages()).args([
+        "--format",
+        "deb",
+        "--only",
+        "rocfft",
+        "rocblas-gfx110X",
+    ]));
+    let (all, some) = (common::snapshot(&all), common::snapshot(&some));
+    assert_eq!(some.len(), 6, "{some:?}");
+    assert!(some.iter().all(|(file, what)| all.get(file) == Some(what)), "the bytes are the same");
+    let stderr =
+        fails(build(&dir.path().join("no"), &example_packages()).args(["--only", "rocff"]), 2);
+    assert!(stderr.contains("rocff") && stderr.contains("rocfft-gfx110X"), "{stderr}");
+}
