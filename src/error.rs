@@ -83,16 +83,25 @@ impl Error {
     /// What the user can do, where it is known: what was said with the error, or what follows from
     /// the system's refusal.
     pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref().or_else(|| {
-            let mut cause = StdError::source(self);
-            while let Some(error) = cause {
-                if let Some(io) = error.downcast_ref::<std::io::Error>() {
-                    return system_hint(io.kind());
-                }
-                cause = error.source();
+        self.hint.as_deref().or_else(|| system_hint(self.system_error()?.kind()))
+    }
+
+    /// Whether the cause is a device without space left.
+    pub fn is_disk_full(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        self.system_error().is_some_and(|e| matches!(e.kind(), StorageFull | QuotaExceeded))
+    }
+
+    /// The system's refusal, where one is the cause.
+    fn system_error(&self) -> Option<&std::io::Error> {
+        let mut cause = StdError::source(self);
+        while let Some(error) = cause {
+            if let Some(io) = error.downcast_ref::<std::io::Error>() {
+                return Some(io);
             }
-            None
-        })
+            cause = error.source();
+        }
+        None
     }
 }
 

@@ -23,22 +23,21 @@ pub struct Jobs {
 
 impl Jobs {
     /// Starts `threads` (at least one) workers that together hold about `memory` bytes of results
-    /// and input.
+    /// and input. Where the system refuses some of the threads, there are fewer.
+    ///
+    /// # Panics
+    /// Where the system refuses even one thread.
     pub fn new(threads: usize, memory: u64) -> Self {
         let (tasks, queue) = unbounded::<Task>();
-        let workers = (0..threads.max(1))
-            .map(|_| {
+        let workers: Vec<_> = (0..threads.max(1))
+            .map_while(|_| {
                 let queue: Receiver<Task> = queue.clone();
-                thread::spawn(move || queue.iter().for_each(|task| task()))
+                thread::Builder::new().spawn(move || queue.iter().for_each(|task| task())).ok()
             })
             .collect();
+        assert!(!workers.is_empty(), "the system refuses to start a thread");
         let budget = Arc::new(Budget { limit: memory, used: Mutex::new(0), freed: Condvar::new() });
         Self { tasks: Some(tasks), workers, budget }
-    }
-
-    /// One worker for each core, and 64 MiB in flight.
-    pub fn for_this_machine() -> Self {
-        Self::new(thread::available_parallelism().map_or(1, usize::from), 64 << 20)
     }
 
     /// Number of workers.

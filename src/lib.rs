@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  shard dirs
-//!     │  artifact::read
+//!     │  artifact::read_shards
 //!     ▼
 //! ArtifactTree ──split──▶ generic tree + one tree per ISA
 //!                                │  recombine (config)
@@ -23,9 +23,10 @@
 //! In the order of the pipeline:
 //!
 //! - [`target`]: target ids, processors, families;
-//! - [`elf`], [`fatbin`], [`kpack`], [`database`]: the formats; they take readers, not paths;
-//! - [`tree`], [`artifact`], [`config`]: what stages work on;
-//! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
+//! - [`elf`], [`fatbin`], [`kpack`]: the formats; they take readers, not paths;
+//! - [`tree`], [`artifact`], [`database`], [`config`]: what stages work on;
+//! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`], and to look at things [`discover`]
+//!   and [`inspect`]: one folder a stage;
 //! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
 //! - [`pipeline`] strings the stages together.
 //!

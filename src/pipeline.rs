@@ -1,7 +1,6 @@
 //! Stages strung together: what each command of the program runs.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -13,7 +12,8 @@ use crate::package::set::{PackageFile, SetOptions, write_set};
 use crate::package::spec::Package;
 use crate::progress::Monitor;
 use crate::tree::Tree;
-use crate::tree::dir::{self, Copying, OutputDir};
+use crate::tree::dir::{self, Copying};
+use crate::tree::output::OutputDir;
 use crate::{recombine, split, stage};
 
 /// Plans the split of all artifacts of a shard, side by side. Artifacts that give parts of one name
@@ -135,16 +135,14 @@ pub fn plan_packages(
     stage::stage(artifacts, groups, definitions, staging)
 }
 
-/// Writes planned packages into a new directory.
+/// Writes planned packages into an output directory.
 pub fn write_packages(
     packages: &[Package],
     options: &SetOptions,
-    output: &Path,
-    force: bool,
+    output: OutputDir,
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<PackageFile>> {
-    let output = OutputDir::create(output, force)?;
     let files = write_set(packages, options, output.part(), jobs, monitor)?;
     output.finish()?;
     Ok(files)

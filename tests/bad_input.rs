@@ -325,3 +325,85 @@ fn an_archive_that_several_packages_would_need() {
     let words = ["hipblaslt", "rocblas", "blas_lib_gfx1100.kpack", "--kpack-scope prefix"];
     input.refuses(input.build().args(["--kpack-scope", "component"]), 1, &words);
 }
+
+#[test]
+fn a_prefix_that_is_a_file_or_link() {
+    for prefix in ["lib/librocfft.so.0", "lib/librocfft.so.0.1"] {
+        let input = Damaged::new();
+        let manifest = input.shard_file("gfx1151-build/fft_lib_gfx1151/artifact_manifest.txt");
+        let text = format!("math-libs/rocFFT/stage\nmath-libs/rocFFT/stage/{prefix}\n");
+        fs::write(manifest, text).unwrap();
+        input.refuses(
+            &mut input.split(),
+            1,
+            &["artifact_manifest.txt", prefix, "is a file or link"],
+        );
+    }
+}
+
+#[test]
+fn an_artifact_that_was_split_already() {
+    let input = Damaged::new();
+    let split = input.path("split");
+    ok(gfxpack()
+        .args(["split", "--batch-artifact-parent-dir"])
+        .arg(input.path("shards/gfx1151-build"))
+        .arg("--output-dir")
+        .arg(&split));
+    let mut again = gfxpack();
+    again.arg("split").arg("--batch-artifact-parent-dir").arg(&split);
+    again.arg("--output-dir").arg(input.path("out"));
+    input.refuses(&mut again, 1, &["blas_lib_gfx1151", "was split already", "gfxpack recombine"]);
+    // And it is nothing to make packages of: an ISA is no group.
+    let mut package = gfxpack();
+    package.arg("package").arg("--artifacts-dir").arg(&split);
+    package.arg("--config").arg(input.path("groups.json"));
+    package.arg("--output-dir").arg(input.path("out")).args(["--version", "1", "--release", "1"]);
+    input.refuses(&mut package, 1, &["`gfx1151` is neither `generic` nor a group"]);
+}
+
+#[test]
+fn a_shard_in_place_of_the_directory_of_shards() {
+    let input = Damaged::new();
+    let mut build = gfxpack();
+    build.arg("build").arg("--input-shards-dir").arg(input.path("shards/gfx1151-build"));
+    build.arg("--config").arg(input.path("groups.json"));
+    build.arg("--output-dir").arg(input.path("out")).args(["--version", "1", "--release", "1"]);
+    input.refuses(&mut build, 2, &["is a shard, not a directory of shards"]);
+}
+
+#[test]
+fn groups_that_differ_in_case_only() {
+    let input = Damaged::new();
+    let config = fs::read_to_string(input.path("groups.json")).unwrap();
+    input.config(&config.replace("\"gfx115X\"", "\"gfx110x\""));
+    input.refuses(
+        &mut input.build(),
+        2,
+        &["`gfx110X` and `gfx110x` differ in upper and lower case"],
+    );
+}
+
+#[test]
+fn versions_that_no_package_can_have() {
+    let input = Damaged::new();
+    for (version, release, words) in
+        [("1-2", "1", "--version `1-2`"), ("", "1", "--version"), ("1", "a:b", "--release `a:b`")]
+    {
+        let mut build = gfxpack();
+        build.arg("build").arg("--input-shards-dir").arg(input.path("shards"));
+        build.arg("--config").arg(input.path("groups.json"));
+        build.arg("--output-dir").arg(input.path("out"));
+        build.args(["--version", version, "--release", release]);
+        input.refuses(&mut build, 2, &[words]);
+    }
+    for date in ["x", "-1", "99999999999999"] {
+        input.refuses(
+            input.build().env("SOURCE_DATE_EPOCH", date),
+            2,
+            &["SOURCE_DATE_EPOCH", date],
+        );
+    }
+    input.refuses(input.build().args(["--install-prefix", "/"]), 2, &["--install-prefix /"]);
+    input.refuses(input.build().args(["--install-prefix", "/a/../b"]), 2, &["leaves the tree"]);
+}

@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["target", "elf", "fatbin", "kpack"],
     &["tree", "artifact", "config", "database"],
     &["package"],
-    &["split", "recombine", "stage", "verify", "discover", "inspect", "repo"],
+    &["split", "recombine", "stage", "verify", "discover", "inspect"],
     &["pipeline"],
 ];
 const STAGES: usize = 4;

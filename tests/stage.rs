@@ -204,3 +204,73 @@ fn only_some_packages_are_made_on_request() {
         fails(build(&dir.path().join("no"), &example_packages()).args(["--only", "rocff"]), 2);
     assert!(stderr.contains("rocff") && stderr.contains("rocfft-gfx110X"), "{stderr}");
 }
+
+#[test]
+fn a_definition_that_takes_nothing_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let fft = r#"{"name": "rocfft", "contents": [{"artifact": "fft"}]}"#;
+    for (contents, words) in [
+        (r#"{"artifact": "ftt"}"#, "there is no such artifact"),
+        (r#"{"artifact": "blas", "prefixes": ["nope"]}"#, "no file is under such a prefix"),
+        (r#"{"artifact": "blas", "include": ["*.nope"]}"#, "no file is under such a prefix"),
+    ] {
+        let packages = definitions(
+            dir.path(),
+            &format!(r#"{fft}, {{"name": "other", "contents": [{contents}]}}"#),
+        );
+        let ran = run(build(&dir.path().join("out"), &packages).arg("--dry-run"));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(words) && ran.stderr.contains("package other"),
+            "{}",
+            ran.stderr
+        );
+    }
+    let packages = definitions(dir.path(), r#"{"name": "xx", "contents": [{"artifact": "nope"}]}"#);
+    let stderr = fails(&mut build(&dir.path().join("out"), &packages), 2);
+    assert!(stderr.contains("no package has anything in it"), "{stderr}");
+}
+
+#[test]
+fn directories_are_the_same_in_all_packages_whatever_the_builds_umask() {
+    let dir = tempfile::tempdir().unwrap();
+    let shards = dir.path().join("shards");
+    common::copy_tree(&example_shards(), &shards);
+    let stage = shards.join("gfx110X-build/fft_lib_gfx110X-dgpu/math-libs/rocFFT/stage");
+    ok(Command::new("chmod").arg("750").arg(stage.join("lib")));
+    let text = ok(gfxpack()
+        .args(["build", "--dry-run", "--json", "--version", "1", "--release", "1"])
+        .arg("--input-shards-dir")
+        .arg(&shards)
+        .arg("--config")
+        .arg(example_config())
+        .arg("--output-dir")
+        .arg(dir.path().join("out")));
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    for package in plan["packages"].as_array().unwrap() {
+        for item in package["content"].as_array().unwrap() {
+            assert!(item["kind"] != "directory" || item["mode"] == "0755", "{item}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_is_a_directory_in_one_package_and_a_link_in_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let shards = dir.path().join("shards");
+    common::copy_tree(&example_shards(), &shards);
+    let stage = shards.join("gfx110X-build/fft_lib_gfx110X-dgpu/math-libs/rocFFT/stage");
+    fs::rename(stage.join("lib"), stage.join("lib64")).unwrap();
+    std::os::unix::fs::symlink("lib64", stage.join("lib")).unwrap();
+    let stderr = fails(
+        gfxpack()
+            .args(["build", "--version", "1", "--release", "1", "--input-shards-dir"])
+            .arg(&shards)
+            .arg("--config")
+            .arg(example_config())
+            .arg("--output-dir")
+            .arg(dir.path().join("out")),
+        1,
+    );
+    assert!(stderr.contains("/opt/rocm/lib would be a directory in one and not"), "{stderr}");
+}

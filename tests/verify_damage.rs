@@ -24,7 +24,8 @@ use gfxpack::progress::Silent;
 use gfxpack::recombine;
 use gfxpack::split::{self, Layout, MarkerForm, Scope, split};
 use gfxpack::target::TargetId;
-use gfxpack::tree::dir::{Copying, OutputDir, write};
+use gfxpack::tree::dir::{Copying, write};
+use gfxpack::tree::output::OutputDir;
 use gfxpack::verify::{self, Check, Options, Report, Severity};
 
 // ---- good trees ----
@@ -43,8 +44,8 @@ fn config() -> PackagingConfig {
 
 fn write_artifacts(to: &Path, artifacts: &[ArtifactTree]) {
     let trees: Vec<_> = artifacts.iter().map(|a| (a.name.to_string(), a.to_tree())).collect();
-    let output = OutputDir::create(to, false).unwrap();
-    let jobs = Jobs::for_this_machine();
+    let output = OutputDir::create(to, false, &[]).unwrap();
+    let jobs = Jobs::new(2, 64 << 20);
     write(output.part(), &trees, Copying::Copy, &jobs, &Silent).unwrap();
     output.finish().unwrap();
 }

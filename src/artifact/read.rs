@@ -18,6 +18,7 @@ pub fn parse_manifest(text: &[u8], path: &Path) -> Result<Vec<TreePath>> {
     let mut prefixes = Vec::new();
     let mut seen = BTreeSet::new();
     let mut faults = Vec::new();
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     for (number, line) in text.split(|&b| b == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii();
         if line.is_empty() {
@@ -61,7 +62,17 @@ pub fn read_artifact(dir: &Path, name: ArtifactName) -> Result<ArtifactTree> {
     let text = fs::read(&manifest_path).map_err(|e| Error::io("cannot read", &manifest_path, e))?;
     let prefixes = parse_manifest(&text, &manifest_path)?;
     let artifact = ArtifactTree { name, prefixes, tree, origin: dir.to_owned() };
-    let faults = artifact
+    let mut faults: Vec<Error> = artifact
+        .prefixes
+        .iter()
+        .filter(|prefix| artifact.tree.get(prefix).is_some_and(|entry| !entry.is_dir()))
+        .map(|prefix| {
+            Error::failed(format!("the prefix `{prefix}` is a file or link"))
+                .at(&manifest_path)
+                .hint("a prefix is a directory, whose content an install lays over one root")
+        })
+        .collect();
+    let stray = artifact
         .tree
         .iter()
         .filter(|(path, entry)| !entry.is_dir() && artifact.prefix_of(path).is_none())
@@ -71,8 +82,8 @@ pub fn read_artifact(dir: &Path, name: ArtifactName) -> Result<ArtifactTree> {
                 .hint(
                     "add its prefix to the manifest, or remove the file: it would be in no package",
                 )
-        })
-        .collect();
+        });
+    faults.extend(stray);
     Errors::check(artifact, faults)
 }
 
@@ -108,6 +119,13 @@ pub fn read_artifacts(parent: &Path) -> Result<Vec<ArtifactTree>> {
 pub fn read_shards(parent: &Path) -> Result<Vec<Shard>> {
     let mut shards = Vec::new();
     let mut faults = Vec::new();
+    let is_artifact = |name: &OsString| ArtifactName::parse(&name.to_string_lossy()).is_ok();
+    if directories(parent)?.iter().any(is_artifact) {
+        return Err(Error::usage("is a shard, not a directory of shards: it has artifacts in it")
+            .at(parent)
+            .hint("name the directory that the shards are in")
+            .into());
+    }
     for name in directories(parent)? {
         match read_artifacts(&parent.join(&name)) {
             Ok(artifacts) => {

@@ -121,7 +121,14 @@ fn group_faults(context: &str, groups: &BTreeMap<String, Group>) -> Vec<Error> {
     if groups.is_empty() {
         fault("has no architecture group".into(), "`gfxpack discover --write-config` drafts some");
     }
+    let mut spelled: BTreeMap<String, &str> = BTreeMap::new();
     for (name, group) in groups {
+        if let Some(other) = spelled.insert(name.to_ascii_lowercase(), name) {
+            fault(
+                format!("the groups `{other}` and `{name}` differ in upper and lower case only"),
+                "Debian knows lower-case package names only: rename one",
+            );
+        }
         let good = name.starts_with(|c: char| c.is_ascii_alphanumeric())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'-'));
         if !good || name == GENERIC {

@@ -23,7 +23,7 @@ use crate::fatbin::{FatBinary, read_bundles};
 use crate::kpack::reader::{Archive, Entry};
 use crate::read_at::OpenFile;
 use crate::target::TargetId;
-use crate::tree::dir::OutputDir;
+use crate::tree::output::OutputDir;
 
 /// What no file system takes is longer.
 const MAX_FILE_NAME: usize = 255;
@@ -188,7 +188,7 @@ fn from_kpack(input: &Input, output: &Path, options: &ExtractOptions) -> Result<
     });
     let wanted = select(input, options, all.collect())?;
     let files = named(&wanted);
-    let dir = OutputDir::create(output, options.force)?;
+    let dir = OutputDir::create(output, options.force, &[input.path.as_path()])?;
     for (wanted, file) in wanted.iter().zip(&files) {
         let mut stream = archive.open_entry(wanted.place).map_err(|e| {
             Error::failed(format!("cannot read {} for {}", file.kernel, file.isa))
@@ -235,7 +235,7 @@ fn from_bundles(
     for (i, wanted) in wanted.iter().enumerate() {
         by_place.entry(wanted.place).or_default().push(i);
     }
-    let dir = OutputDir::create(output, options.force)?;
+    let dir = OutputDir::create(output, options.force, &[input.path.as_path()])?;
     let unique: BTreeMap<u64, &Arc<Bundle>> = bundles.iter().map(|(_, b)| (b.offset, b)).collect();
     for (offset, bundle) in unique {
         if by_place.range((offset, 0)..=(offset, u64::MAX)).next().is_none() {

@@ -475,6 +475,23 @@ fn check_name(name: &str, format: Format) -> Result<(), SpecError> {
     if good { Ok(()) } else { Err(SpecError::Name { name: name.to_owned(), format, expected }) }
 }
 
+/// Checks what a set of packages is versioned as. The first thing to check, since it would be wrong in
+/// each package of the set.
+pub fn check_versions(version: &str, release: &str, format: Format) -> Result<()> {
+    let faults = [("version", version), ("release", release)]
+        .into_iter()
+        .filter_map(|(field, text)| Some((field, text, check_version(field, text, format).err()?)))
+        .map(|(field, text, e)| {
+            Error::usage(format!("--{field} `{text}`: {e}")).hint(if text.is_empty() {
+                "give one, as --version 7.1.0 --release 1"
+            } else {
+                "letters, digits, `.`, `+` and `~`, which sorts before the end (`7.2.0~rc1`); no epoch"
+            })
+        })
+        .collect();
+    Errors::check((), faults)
+}
+
 fn check_version(field: &'static str, text: &str, format: Format) -> Result<(), SpecError> {
     let extra = match format {
         Format::Deb => "+.~",

@@ -22,6 +22,16 @@ pub fn split(artifact: &ArtifactTree, options: &Options) -> Result<(Vec<Artifact
         kernels: Kernels::new(artifact, options),
         report: Report { artifact: artifact.name.to_string(), ..Report::default() },
     };
+    let archive = |path: &TreePath| {
+        path.file_name().ends_with(b".kpack")
+            && path.parent().is_some_and(|dir| dir.file_name() == b".kpack")
+    };
+    if let Some((path, _)) = artifact.tree.iter().find(|(path, _)| archive(path)) {
+        return Err(Error::failed(format!("was split already: it has {path}"))
+            .at(&artifact.origin)
+            .hint("split takes what the build made; split artifacts go to `gfxpack recombine`")
+            .into());
+    }
     plan.output(GENERIC).prefixes.clone_from(&artifact.prefixes);
     let mut faults = Vec::new();
     for (path, entry) in artifact.tree.iter() {

@@ -1,5 +1,6 @@
 //! Giving each file to the one definition that takes it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -22,6 +23,8 @@ pub(super) struct Staged<'a> {
 
 struct Selector<'a> {
     contents: &'a Contents,
+    /// Whether it took any file.
+    used: Cell<bool>,
     prefixes: Option<GlobSet>,
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
@@ -42,6 +45,7 @@ impl<'a> Selector<'a> {
         };
         Ok(Self {
             contents,
+            used: Cell::new(false),
             prefixes: set(&contents.prefixes)?,
             include: set(&contents.include)?,
             exclude: set(&contents.exclude)?,
@@ -55,9 +59,11 @@ impl<'a> Selector<'a> {
     }
 
     fn file(&self, prefix: &TreePath, below: &TreePath) -> bool {
-        self.prefixes.as_ref().is_none_or(|set| set.is_match(prefix.as_path()))
+        let takes = self.prefixes.as_ref().is_none_or(|set| set.is_match(prefix.as_path()))
             && self.include.as_ref().is_none_or(|set| set.is_match(below.as_path()))
-            && !self.exclude.as_ref().is_some_and(|set| set.is_match(below.as_path()))
+            && !self.exclude.as_ref().is_some_and(|set| set.is_match(below.as_path()));
+        self.used.set(self.used.get() || takes);
+        takes
     }
 }
 
@@ -73,20 +79,6 @@ pub(super) fn assign<'a>(
     let mut staged = Vec::new();
     for definition in &config.packages {
         let these = definition.contents.iter().map(Selector::new).collect::<Result<Vec<_>, _>>()?;
-        for selector in &these {
-            if !artifacts.iter().any(|artifact| selector.artifact(artifact)) {
-                let Contents { artifact, components, .. } = selector.contents;
-                report.warnings.push(format!(
-                    "package {}: there is no artifact `{artifact}` with component {}",
-                    definition.name,
-                    if components.is_empty() {
-                        "of any kind".into()
-                    } else {
-                        components.join(", ")
-                    },
-                ));
-            }
-        }
         selectors.push(these);
         let (generic, groups) = (Tree::new(), BTreeMap::new());
         staged.push(Staged { definition, generic, groups });
@@ -147,6 +139,20 @@ pub(super) fn assign<'a>(
             })
         })
     };
+    for (definition, selectors) in config.packages.iter().zip(&selectors) {
+        for selector in selectors.iter().filter(|selector| !selector.used.get()) {
+            report.warnings.push(format!(
+                "package {}: {} takes nothing: {}",
+                definition.name,
+                serde_json::to_string(selector.contents).unwrap_or_default(),
+                if artifacts.iter().any(|artifact| selector.artifact(artifact)) {
+                    "no file is under such a prefix and name"
+                } else {
+                    "there is no such artifact and component"
+                },
+            ));
+        }
+    }
     let faults = archives::place(&pending, artifacts, &mut staged, takes, root, report);
     Errors::check((), faults)?;
     no_path_twice(&staged)?;
@@ -161,7 +167,8 @@ pub(super) fn tree_of<'t>(staged: &'t mut Staged, artifact: &ArtifactTree) -> &'
     }
 }
 
-/// Puts an entry under the install prefix, with its directories as the artifact has them.
+/// Puts an entry under the install prefix. Directories are of mode 0755, whatever the build's umask was:
+/// packages share them, and rpm refuses two that do not agree.
 pub(super) fn lay(
     tree: &mut Tree,
     artifact: &ArtifactTree,
@@ -179,11 +186,14 @@ pub(super) fn lay(
     for dir in above {
         let to = root.join(&dir);
         if tree.get(&to).is_none() {
-            let as_read = artifact.tree.get(&prefix.join(&dir)).cloned();
-            tree.insert(to, as_read.unwrap_or_else(Entry::dir)).map_err(fault)?;
+            let mtime = artifact.tree.get(&prefix.join(&dir)).and_then(|dir| dir.mtime);
+            tree.insert(to, Entry { mtime, ..Entry::dir() }).map_err(fault)?;
         }
     }
     let mut entry = entry.clone();
+    if entry.is_dir() {
+        entry.mode = Entry::dir().mode;
+    }
     if let EntryKind::HardLink(first) = &entry.kind {
         // The first name may have gone elsewhere; then this is a file of its own.
         let there = first.strip_prefix(prefix).map(|first| root.join(&first));
@@ -200,26 +210,34 @@ pub(super) fn lay(
     tree.insert(root.join(below), entry).map_err(fault)
 }
 
-/// Two definitions may bring one path from different artifacts: that cannot be installed together.
+/// Two definitions may bring one path from different artifacts, or one a directory where the other has
+/// a file or link: that cannot be installed together.
 fn no_path_twice(staged: &[Staged]) -> Result<()> {
-    let mut owner: BTreeMap<&TreePath, String> = BTreeMap::new();
+    let mut owner: BTreeMap<&TreePath, (String, bool)> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut told = BTreeSet::new();
     for Staged { definition, generic, groups } in staged {
         let generic = std::iter::once(("generic", generic));
         for (part, tree) in generic.chain(groups.iter().map(|(name, tree)| (name.as_str(), tree))) {
             let package = format!("{}-{part}", definition.name);
-            for (path, _) in tree.iter().filter(|(_, entry)| !entry.is_dir()) {
-                if let Some(other) = owner.insert(path, package.clone())
-                    && told.insert((other.clone(), package.clone()))
-                {
-                    faults.push(
-                            Error::failed(format!(
-                                "/{path} would be in the packages {other} and {package}"
-                            ))
-                            .hint("packages of one set can be installed together, so each path is in one only"),
-                        );
+            for (path, entry) in tree.iter() {
+                let Some((other, dir)) = owner.insert(path, (package.clone(), entry.is_dir()))
+                else {
+                    continue;
+                };
+                if dir && entry.is_dir() || !told.insert((other.clone(), package.clone())) {
+                    continue;
                 }
+                let what = match (dir, entry.is_dir()) {
+                    (false, false) => "would be in both",
+                    _ => "would be a directory in one and not in the other",
+                };
+                faults.push(
+                    Error::failed(format!(
+                        "/{path} {what} of the packages {other} and {package}"
+                    ))
+                    .hint("packages of one set can be installed together, so each path is in one only"),
+                );
             }
         }
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::artifact::ArtifactTree;
 use crate::config::{PackagesConfig, PackagingConfig};
-use crate::error::Result;
+use crate::error::{Error, Errors, Result};
 use crate::package::spec::Package;
 use crate::tree::TreePath;
 
@@ -49,8 +49,27 @@ pub fn stage(
     options: &Options,
 ) -> Result<(Vec<Package>, Report)> {
     let mut report = Report::default();
+    let faults = artifacts
+        .iter()
+        .filter(|a| !a.name.is_generic())
+        .filter(|a| !groups.groups_of(&a.name.prefix()).contains_key(&a.name.target))
+        .map(|a| {
+            Error::failed(format!(
+                "`{}` is neither `generic` nor a group of the configuration",
+                a.name.target
+            ))
+            .at(&a.origin)
+            .hint("packages are made of what `gfxpack recombine` wrote by the same --config")
+        })
+        .collect();
+    Errors::check((), faults)?;
     let staged = assign::assign(artifacts, definitions, &options.install_prefix, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
+    if packages.is_empty() {
+        return Err(Error::usage("no package has anything in it")
+            .hint("compare `contents` of the packages file with the artifacts' names, components and prefixes")
+            .into());
+    }
     if !options.only.is_empty() {
         packages = relate::only(packages, &options.only)?;
     }

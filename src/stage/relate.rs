@@ -66,6 +66,7 @@ pub(super) fn packages(
 /// Keeps the packages of these names or definitions.
 pub(super) fn only(packages: Vec<Package>, names: &[String]) -> Result<Vec<Package>> {
     let of_definition = |package: &Package, name: &str| match &package.kind {
+        _ if package.deb_name() == *name => true,
         Kind::Generic => package.name == generic_name(name),
         Kind::Group { group } => package.name == group_name(name, group),
         Kind::Meta | Kind::Plain => package.name == name,

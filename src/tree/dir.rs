@@ -1,18 +1,13 @@
-//! The directory sink: writes trees below one directory, all or nothing.
-//!
-//! Everything is made in `.{name}.gfxpack-part` beside the output and renamed when it is whole. The
-//! part directory is locked while a run works in it, so that two runs on one output do not mix, and
-//! one that a killed run left behind is recognised and removed.
+//! The directory sink: writes trees as directories. That nothing half written is ever seen under a
+//! final name is [`super::output`]'s part.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::fs::{FlockOperation, flock};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Entry, EntryKind, InputFile, Source, Tree, TreePath, build};
 use crate::error::{Error, Errors, Result};
@@ -29,157 +24,7 @@ pub enum Copying {
     Link,
 }
 
-/// An output directory that is being filled.
-#[derive(Debug)]
-pub struct OutputDir {
-    output: PathBuf,
-    part: PathBuf,
-    /// Held open for its lock.
-    _lock: File,
-    /// Names that will be placed one by one, where `output` already has other things.
-    beside: bool,
-    finished: bool,
-}
-
-impl OutputDir {
-    /// Prepares to write `output` as a whole. It may exist where it is an empty directory, or with
-    /// `force`, which replaces it when the new one is complete.
-    pub fn create(output: &Path, force: bool) -> Result<Self> {
-        let occupied = match fs::read_dir(output) {
-            Ok(mut listing) => listing.next().is_some(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-            Err(e) => return Err(Error::io("cannot be the output directory", output, e).into()),
-        };
-        if occupied && !force {
-            return Err(Error::usage("the output directory exists and is not empty")
-                .at(output)
-                .hint("name another one, remove it, or pass --force to replace it")
-                .into());
-        }
-        Self::open_part(output, false)
-    }
-
-    /// Prepares to add the directories `names` to `output`, which may hold others.
-    pub fn create_beside<'a>(
-        output: &Path,
-        names: impl Iterator<Item = &'a str>,
-        force: bool,
-    ) -> Result<Self> {
-        let faults = names
-            .map(|name| output.join(name))
-            .filter(|path| !force && path.symlink_metadata().is_ok())
-            .map(|path| {
-                Error::usage("the output directory exists")
-                    .at(path)
-                    .hint("remove it, or pass --force to replace it")
-            })
-            .collect();
-        Errors::check((), faults)?;
-        Self::open_part(output, true)
-    }
-
-    fn open_part(output: &Path, beside: bool) -> Result<Self> {
-        let Some(name) = output.file_name() else {
-            return Err(Error::usage("is no name for an output directory").at(output).into());
-        };
-        let parent = match output.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        fs::create_dir_all(parent).map_err(|e| Error::io("cannot make", parent, e))?;
-        let mut part_name = OsString::from(".");
-        part_name.push(name);
-        part_name.push(".gfxpack-part");
-        let part = parent.join(part_name);
-        let (lock, part) = lock_empty(&part)?;
-        Ok(Self { output: output.to_owned(), part, _lock: lock, beside, finished: false })
-    }
-
-    /// Where the files are while they are being made.
-    pub fn part(&self) -> &Path {
-        &self.part
-    }
-
-    /// Moves what was made to its place.
-    pub fn finish(mut self) -> Result<()> {
-        let placed = if self.beside { self.place_each() } else { self.place_whole() };
-        placed.map_err(|e| {
-            Error::io("cannot move the finished output to its place", &self.output, e)
-        })?;
-        self.finished = true;
-        Ok(())
-    }
-
-    fn place_whole(&self) -> io::Result<()> {
-        // Renaming over an empty directory is one step; a full one (--force) is moved away first.
-        match fs::rename(&self.part, &self.output) {
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                let old = self.part.with_extension("gfxpack-old");
-                if old.exists() {
-                    fs::remove_dir_all(&old)?;
-                }
-                fs::rename(&self.output, &old)?;
-                fs::rename(&self.part, &self.output)?;
-                fs::remove_dir_all(&old)
-            }
-            other => other,
-        }
-    }
-
-    fn place_each(&self) -> io::Result<()> {
-        fs::create_dir_all(&self.output)?;
-        let mut names = fs::read_dir(&self.part)?.collect::<io::Result<Vec<_>>>()?;
-        names.sort_by_key(fs::DirEntry::file_name);
-        for name in names {
-            let to = self.output.join(name.file_name());
-            if to.symlink_metadata().is_ok() {
-                fs::remove_dir_all(&to)?;
-            }
-            fs::rename(name.path(), to)?;
-        }
-        fs::remove_dir(&self.part)
-    }
-}
-
-impl Drop for OutputDir {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Best effort: what cannot be removed now is removed by the next run.
-            let _ = fs::remove_dir_all(&self.part);
-        }
-    }
-}
-
-/// Makes `part` an empty directory under our lock.
-fn lock_empty(part: &Path) -> Result<(File, PathBuf)> {
-    let failed = |e| Error::io("cannot make", part, e);
-    loop {
-        match fs::create_dir(part) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e).into()),
-            _ => {}
-        }
-        let dir = match File::open(part) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            other => other.map_err(failed)?,
-        };
-        if let Err(e) = flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            return Err(Error::io("another run is writing the same output", part, e.into())
-                .hint("wait for it to end, or name another output")
-                .into());
-        }
-        // Locked, so whatever is in it belongs to a run that is gone. It may itself be gone by now.
-        let mut listing = match fs::read_dir(part) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            other => other.map_err(failed)?,
-        };
-        if listing.next().is_none() {
-            return Ok((dir, part.to_owned()));
-        }
-        fs::remove_dir_all(part).map_err(failed)?;
-    }
-}
-
-/// Writes each tree as the directory of its name below `part` (see [`OutputDir::part`]). Kpacks are
+/// Writes each tree as the directory of its name below `part` (see [`super::output::OutputDir::part`]). Kpacks are
 /// built on the way. Reports every file that could not be written.
 pub fn write(
     part: &Path,
@@ -212,10 +57,19 @@ pub fn write(
     units.sort_by_key(|unit| std::cmp::Reverse(work(unit)));
     monitor.begin("writing", units.iter().map(work).sum());
     for batch in [units, manifests] {
+        let full = AtomicBool::new(false);
         let faults = jobs
             .drive(&batch, |unit| {
+                // On a full disk one error says what there is to say.
+                if full.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
                 monitor.at(&unit[0].path.to_string());
-                sink.unit(unit)
+                let written = sink.unit(unit);
+                if written.as_ref().is_err_and(Error::is_disk_full) {
+                    full.store(true, Ordering::Relaxed);
+                }
+                written
             })
             .into_iter()
             .filter_map(Result::err)
@@ -322,8 +176,9 @@ impl Sink<'_> {
             return Ok(());
         }
         let failed = |e: io::Error| match origin(source) {
-            Some(from) => Error::io("cannot write", to, e)
-                .hint(format!("its content comes from {}", from.display())),
+            Some(from) => {
+                Error::io(&format!("cannot write what is read from {}", from.display()), to, e)
+            }
             None => Error::io("cannot write", to, e),
         };
         let mut file = File::create_new(to).map_err(failed)?;

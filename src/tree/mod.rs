@@ -10,6 +10,7 @@ mod source;
 pub mod build;
 pub mod dir;
 pub mod list;
+pub mod output;
 pub mod read;
 
 use std::collections::BTreeMap;

@@ -29,22 +29,28 @@ pub struct Args {
 #[derive(Debug, ClapArgs)]
 pub struct Global {
     /// Say more: every artifact, what was left alone and why
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = "Everywhere")]
     pub verbose: bool,
     /// Say nothing but errors
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    #[arg(long, short, global = true, help_heading = "Everywhere", conflicts_with = "verbose")]
     pub quiet: bool,
     /// Print the result as one JSON document on standard output
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
     /// Threads to use [default: one for each core]
-    #[arg(long, short, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, short, global = true, help_heading = "Everywhere", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
     /// Memory for data in flight, as 256MiB or 1GiB
-    #[arg(long, global = true, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub memory: u64,
     /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        value_name = "WHEN",
+        default_value = "auto"
+    )]
     pub color: Color,
 }
 
@@ -306,10 +312,11 @@ pub struct Packaging {
     /// Where the packages go
     #[arg(long, value_name = "DIR")]
     pub output_dir: PathBuf,
-    /// Version of the packages
+    /// Version of the packages: letters, digits, `.`, `+`, and `~` for what sorts before the end, as
+    /// 7.2.0~rc1
     #[arg(long, value_name = "V")]
     pub version: String,
-    /// The packaging's number
+    /// The packaging's number, which rises when the same version is packaged again
     #[arg(long, value_name = "R")]
     pub release: String,
     /// Formats to write

@@ -117,8 +117,15 @@ impl Ui {
 
     /// What the user asked to be printed.
     pub fn print(text: &str) {
-        // A reader that went away needs no message.
-        let _ = io::stdout().lock().write_all(text.as_bytes());
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // A reader that went away needs no message.
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                eprintln!("error: cannot write to standard output\n  caused by: {e}");
+                std::process::exit(1);
+            }
+            _ => {}
+        }
     }
 
     fn print_json(&self, value: &impl Serialize) {

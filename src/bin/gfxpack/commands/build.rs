@@ -28,5 +28,5 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     recombine::tell(&report.recombine, ui);
     package::tell(&report.stage, ui);
-    finish(&packages, &args.packaging, &plan, &jobs, ui)
+    finish(&packages, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)
 }

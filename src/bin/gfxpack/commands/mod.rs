@@ -44,10 +44,15 @@ fn jobs(global: &Global) -> Jobs {
 /// `SOURCE_DATE_EPOCH`, where it is set.
 fn source_date() -> Result<Option<i64>> {
     let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let date = value.to_str().and_then(|text| text.parse().ok()).filter(|date| *date >= 0);
+    let date = value
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|date| (0..=i64::from(u32::MAX)).contains(date));
     date.map(Some).ok_or_else(|| {
         Error::usage(format!("SOURCE_DATE_EPOCH is `{}`", value.to_string_lossy()))
-            .hint("it is the number of seconds since 1970 that the packages are dated by")
+            .hint(
+                "it is the number of seconds since 1970 that the packages are dated by, below 2^32",
+            )
             .into()
     })
 }

@@ -1,17 +1,19 @@
 //! `gfxpack package`, and what it shares with `gfxpack build`
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use gfxpack::artifact::read_artifacts;
 use gfxpack::config::{PackagesConfig, PackagingConfig};
-use gfxpack::error::{Error, Result};
+use gfxpack::error::{Error, Errors, Result};
 use gfxpack::jobs::Jobs;
 use gfxpack::package::render::Templates;
 use gfxpack::package::set::SetOptions;
-use gfxpack::package::spec::Package as Planned;
+use gfxpack::package::spec::{Package as Planned, check_versions};
 use gfxpack::package::{Format, file_name};
 use gfxpack::pipeline::{plan_packages, write_packages};
 use gfxpack::stage::{self, Options};
+use gfxpack::tree::output::OutputDir;
 use gfxpack::tree::{TreePath, list};
 use indicatif::HumanBytes;
 
@@ -25,7 +27,7 @@ pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
-    finish(&packages, &args.packaging, &plan, &jobs(global), ui)
+    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, &jobs(global), ui)
 }
 
 /// What the arguments and configuration files say about packaging.
@@ -42,12 +44,18 @@ impl Plan {
             Some(dir) => Templates::with_overrides(dir)?,
             None => Templates::built_in(),
         };
-        let prefix =
-            args.install_prefix.strip_prefix('/').and_then(|path| TreePath::new(path).ok());
-        let install_prefix = prefix.ok_or_else(|| {
-            Error::usage(format!("--install-prefix {} is no absolute path", args.install_prefix))
-                .hint("expected a directory as /opt/rocm")
+        let below_root = args.install_prefix.strip_prefix('/').unwrap_or_default();
+        let install_prefix = TreePath::new(below_root).map_err(|e| {
+            Error::usage(format!("--install-prefix {} cannot be one", args.install_prefix))
+                .because(e)
+                .hint("expected the absolute path of a directory below /, as /opt/rocm")
         })?;
+        let mut faults = Vec::new();
+        for format in &args.format {
+            let checked = check_versions(&args.version, &args.release, *format);
+            faults.extend(checked.err().into_iter().flat_map(Errors::into_vec));
+        }
+        Errors::check((), faults)?;
         Ok(Self {
             groups: PackagingConfig::load(&args.config)?,
             definitions: args.packages.as_deref().map(PackagesConfig::load).transpose()?,
@@ -83,6 +91,7 @@ pub fn finish(
     packages: &[Planned],
     args: &Packaging,
     plan: &Plan,
+    input: &Path,
     jobs: &Jobs,
     ui: &Ui,
 ) -> Result<ExitCode> {
@@ -101,9 +110,10 @@ pub fn finish(
         formats: formats.into_iter().map(|format| (format, compression(format))).collect(),
         templates: plan.templates.clone(),
     };
-    let files = write_packages(packages, &options, &args.output_dir, args.force, jobs, ui)?;
-    let json =
-        serde_json::json!({ "status": "done", "output": args.output_dir, "packages": files });
+    let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
+    let files = write_packages(packages, &options, output, jobs, ui)?;
+    let output = args.output_dir.to_string_lossy();
+    let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
     ui.result(&json, || {
         let line = |size, file| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         files.iter().map(|file| line(file.size, &file.file)).collect()

@@ -7,7 +7,8 @@ use gfxpack::config::PackagingConfig;
 use gfxpack::error::Result;
 use gfxpack::pipeline::write_artifacts;
 use gfxpack::recombine::{Report, recombine};
-use gfxpack::tree::dir::{Copying, OutputDir};
+use gfxpack::tree::dir::Copying;
+use gfxpack::tree::output::OutputDir;
 
 use super::{count, jobs};
 use crate::args::{Global, Recombine};
@@ -18,11 +19,11 @@ pub fn run(args: &Recombine, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let shards = read_shards(&args.input_shards_dir)?;
     let (artifacts, report) = recombine(&shards, &config)?;
     tell(&report, ui);
-    let output = OutputDir::create(&args.output_dir, args.force)?;
+    let output = OutputDir::create(&args.output_dir, args.force, &[&args.input_shards_dir])?;
     let copying = if args.copy { Copying::Copy } else { Copying::Link };
     write_artifacts(&artifacts, output, copying, &jobs(global), ui)?;
-    let json =
-        serde_json::json!({ "status": "done", "output": args.output_dir, "recombine": report });
+    let output = args.output_dir.to_string_lossy();
+    let json = serde_json::json!({ "status": "done", "output": output, "recombine": report });
     ui.result(&json, || {
         let lines = report.artifacts.iter().map(|made| {
             format!(

@@ -10,7 +10,8 @@ use gfxpack::error::{Error, Result};
 use gfxpack::kpack::writer::Compression;
 use gfxpack::pipeline::{split_all, write_artifacts};
 use gfxpack::split::{IsaContent, Layout, MarkerForm, Options, Report, Scope};
-use gfxpack::tree::dir::{Copying, OutputDir};
+use gfxpack::tree::dir::Copying;
+use gfxpack::tree::output::OutputDir;
 use indicatif::HumanBytes;
 
 use super::{count, jobs};
@@ -20,12 +21,12 @@ use crate::output::Ui;
 pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let options = options(&args.splitting, Scope::Component)?;
     let jobs = jobs(global);
-    let (artifacts, beside) = match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
+    let (artifacts, input, beside) = match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
         (Some(dir), _) => {
             let prefix = args.artifact_prefix.as_deref().unwrap_or_default();
-            (vec![read_artifact(dir, name(dir, prefix)?)?], true)
+            (vec![read_artifact(dir, name(dir, prefix)?)?], dir, true)
         }
-        (None, Some(parent)) => (read_artifacts(parent)?, false),
+        (None, Some(parent)) => (read_artifacts(parent)?, parent, false),
         (None, None) => return Err(Error::usage("no input is named").into()),
     };
     let (outputs, reports) = split_all(&artifacts, &options, &jobs)?;
@@ -34,15 +35,16 @@ pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     let output = if beside {
         let names: Vec<String> = outputs.iter().map(|output| output.name.to_string()).collect();
-        OutputDir::create_beside(&args.output_dir, names.iter().map(String::as_str), args.force)?
+        let names = names.iter().map(String::as_str);
+        OutputDir::create_beside(&args.output_dir, names, args.force, &[input])?
     } else {
-        OutputDir::create(&args.output_dir, args.force)?
+        OutputDir::create(&args.output_dir, args.force, &[input])?
     };
     write_artifacts(&outputs, output, Copying::Copy, &jobs, ui)?;
     left_out(&reports, ui);
     let names: Vec<_> = outputs.iter().map(|output| output.name.to_string()).collect();
     let json = serde_json::json!({
-        "status": "done", "output": args.output_dir, "artifacts": names, "split": reports,
+        "status": "done", "output": args.output_dir.to_string_lossy(), "artifacts": names, "split": reports,
     });
     ui.result(&json, || table(&reports));
     Ok(ExitCode::SUCCESS)
@@ -130,10 +132,13 @@ fn table(reports: &[Report]) -> String {
         for (isa, content) in &report.isas {
             let _ = writeln!(
                 text,
-                "  {isa:<24} {:>6} code objects {:>11}   {:>6} database files {:>11}",
-                content.code_objects,
+                "  {isa:<24} {:>20} {:>11}   {:>21} {:>11}",
+                count(usize::try_from(content.code_objects).unwrap_or(usize::MAX), "code object"),
                 HumanBytes(content.code_bytes).to_string(),
-                content.database_files,
+                count(
+                    usize::try_from(content.database_files).unwrap_or(usize::MAX),
+                    "database file"
+                ),
                 HumanBytes(content.database_bytes).to_string(),
             );
         }

@@ -31,6 +31,12 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     let failed = report.errors() > 0 || args.warnings_as_errors && report.warnings() > 0;
     let status = if failed { "failed" } else { "passed" };
+    if failed && global.quiet && !global.json {
+        // Quiet is not silent about what is wrong.
+        let mut findings = String::new();
+        report.findings.iter().for_each(|finding| write_finding(&mut findings, finding));
+        eprint!("{findings}");
+    }
     ui.result(&serde_json::json!({ "status": status, "report": report }), || text(&report, failed));
     Ok(ExitCode::from(u8::from(failed)))
 }

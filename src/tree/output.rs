@@ -1,0 +1,276 @@
+//! Output directories: all or nothing.
+//!
+//! Everything is made in `.{name}.gfxpack-part` beside the output and renamed when it is whole. The
+//! part directory is locked while a run works in it, so that two runs on one output do not mix, and
+//! one that a killed run left behind is recognised and removed.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+
+use crate::error::{Error, Errors, Result};
+
+/// An output directory that is being filled.
+#[derive(Debug)]
+pub struct OutputDir {
+    output: PathBuf,
+    part: PathBuf,
+    /// Held open for its lock.
+    _lock: File,
+    /// Names are placed one by one, where `output` may have other things.
+    beside: bool,
+    /// What is there may be replaced.
+    force: bool,
+    finished: bool,
+}
+
+impl OutputDir {
+    /// Prepares to write `output` as a whole. It may exist where it is an empty directory, or with
+    /// `force`, which replaces it when the new one is complete. It must lie apart from `inputs`.
+    pub fn create(output: &Path, force: bool, inputs: &[&Path]) -> Result<Self> {
+        let output = named(output)?;
+        apart(&output, inputs)?;
+        let made = Self::open_part(&output, false, force)?;
+        // Under the lock: no other run of ours can fill it now.
+        made.check_free()?;
+        Ok(made)
+    }
+
+    /// Prepares to add the directories `names` to `output`, which may hold others.
+    pub fn create_beside<'a>(
+        output: &Path,
+        names: impl Iterator<Item = &'a str>,
+        force: bool,
+        inputs: &[&Path],
+    ) -> Result<Self> {
+        let output = named(output)?;
+        let places: Vec<PathBuf> = names.map(|name| output.join(name)).collect();
+        for place in &places {
+            apart(place, inputs)?;
+        }
+        let made = Self::open_part(&output, true, force)?;
+        let faults = places
+            .iter()
+            .filter(|place| !force && place.symlink_metadata().is_ok())
+            .map(|place| {
+                Error::usage("the output directory exists")
+                    .at(place)
+                    .hint("remove it, or pass --force to replace it")
+            })
+            .collect();
+        Errors::check(made, faults)
+    }
+
+    fn open_part(output: &Path, beside: bool, force: bool) -> Result<Self> {
+        let parent = output.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(|e| Error::io("cannot make", parent, e))?;
+        let mut part_name = OsString::from(".");
+        part_name.push(output.file_name().unwrap_or_default());
+        part_name.push(".gfxpack-part");
+        let part = parent.join(part_name);
+        let lock = lock_empty(&part)?;
+        let output = output.to_owned();
+        Ok(Self { output, part, _lock: lock, beside, force, finished: false })
+    }
+
+    fn check_free(&self) -> Result<()> {
+        let occupied = match fs::read_dir(&self.output) {
+            Ok(mut listing) => listing.next().is_some(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+            Err(e) => {
+                return Err(Error::io("cannot be the output directory", &self.output, e).into());
+            }
+        };
+        if occupied && !self.force {
+            return Err(Error::usage("the output directory exists and is not empty")
+                .at(&self.output)
+                .hint("name another one, remove it, or pass --force to replace it")
+                .into());
+        }
+        Ok(())
+    }
+
+    /// Where the files are while they are being made.
+    pub fn part(&self) -> &Path {
+        &self.part
+    }
+
+    /// Moves what was made to its place.
+    pub fn finish(mut self) -> Result<()> {
+        if self.beside {
+            self.place_each()?;
+            self.finished = true;
+            let _ = fs::remove_dir(&self.part);
+        } else {
+            let old = self.place(&self.part, &self.output)?;
+            self.finished = true;
+            if old {
+                // What was replaced is now where the part was. A next run would remove it as well.
+                let _ = remove_tree(&self.part);
+            }
+        }
+        Ok(())
+    }
+
+    fn place_each(&self) -> Result<()> {
+        let failed = |e| Error::io("cannot move the finished output to its place", &self.output, e);
+        fs::create_dir_all(&self.output).map_err(failed)?;
+        let listing = fs::read_dir(&self.part).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut names = listing.map_err(failed)?;
+        names.sort_by_key(fs::DirEntry::file_name);
+        for name in names {
+            let old = self.place(&name.path(), &self.output.join(name.file_name()))?;
+            if old {
+                let _ = remove_tree(&name.path());
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a finished directory to its place in one step. Returns whether what was there is now
+    /// where the directory was.
+    fn place(&self, from: &Path, to: &Path) -> Result<bool> {
+        let failed =
+            |e: io::Error| Error::io("cannot move the finished output to its place", to, e);
+        match fs::rename(from, to) {
+            Ok(()) => Ok(false),
+            Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(failed(e).into()),
+            Err(_) if !self.force => Err(Error::failed("something was put there during the run")
+                .at(to)
+                .hint("it is left as it is: name another output, or pass --force to replace it")
+                .into()),
+            Err(_) => {
+                // Both are whole at every moment.
+                renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)
+                    .map_err(|e| failed(e.into()))?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+impl Drop for OutputDir {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Best effort: what cannot be removed now is removed by the next run.
+            let _ = remove_tree(&self.part);
+        }
+    }
+}
+
+/// The output as `parent/name`, where that can be a directory of ours.
+fn named(output: &Path) -> Result<PathBuf> {
+    let no_name = || {
+        Error::usage("is no name for an output directory")
+            .at(output)
+            .hint("name a directory that does not exist yet, as out")
+    };
+    let name = output.file_name().ok_or_else(no_name)?;
+    let parent = match output.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let output = parent.join(name);
+    match output.symlink_metadata() {
+        Ok(meta) if meta.is_symlink() => {
+            // A link to a directory stands for it.
+            let real = output.canonicalize().map_err(|e| {
+                Error::usage("the output is a link that leads nowhere").at(&output).because(e)
+            })?;
+            if real.is_dir() { Ok(real) } else { Err(not_a_directory(&output).into()) }
+        }
+        Ok(meta) if !meta.is_dir() => Err(not_a_directory(&output).into()),
+        _ => Ok(output),
+    }
+}
+
+fn not_a_directory(output: &Path) -> Error {
+    Error::usage("the output exists and is not a directory").at(output).hint("name another output")
+}
+
+/// Refuses an output that is an input, holds one, or lies in one: writing it would touch the input.
+fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
+    let output_real = real(output);
+    for input in inputs {
+        let input_real = real(input);
+        if output_real.starts_with(&input_real) || input_real.starts_with(&output_real) {
+            return Err(Error::usage(format!(
+                "the output and the input {} lie in one another",
+                input.display()
+            ))
+            .at(output)
+            .hint("the input is never written to: name an output outside of it")
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+            real(parent).join(name)
+        }
+        _ => path.to_owned(),
+    }
+}
+
+/// Makes `part` an empty directory under our lock.
+fn lock_empty(part: &Path) -> Result<File> {
+    let failed = |e| Error::io("cannot make", part, e);
+    loop {
+        match fs::create_dir(part) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e).into()),
+            _ => {}
+        }
+        let dir = match File::open(part) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other.map_err(failed)?,
+        };
+        if let Err(e) = flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            return Err(Error::io("another run is writing the same output", part, e.into())
+                .hint("wait for it to end, or name another output")
+                .into());
+        }
+        // Locked, so whatever is in it belongs to a run that is gone. It may itself be gone by now.
+        let mut listing = match fs::read_dir(part) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other.map_err(failed)?,
+        };
+        if listing.next().is_none() {
+            return Ok(dir);
+        }
+        remove_tree(part).map_err(failed)?;
+    }
+}
+
+/// Removes a directory with all that is in it, also directories that may not be written to.
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            make_writable(path)?;
+            fs::remove_dir_all(path)
+        }
+        other => other,
+    }
+}
+
+fn make_writable(dir: &Path) -> io::Result<()> {
+    fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            make_writable(&entry.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Output directories: nothing of the user's is lost, whatever is named as output.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{
+    copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok, run, snapshot,
+};
+
+fn build(shards: &Path, out: &Path) -> Command {
+    let mut command = gfxpack();
+    command.arg("build").arg("--input-shards-dir").arg(shards);
+    command.arg("--config").arg(example_config()).arg("--packages").arg(example_packages());
+    command.arg("--output-dir").arg(out).args(["--version", "1", "--release", "1"]);
+    command
+}
+
+#[test]
+fn an_output_that_is_the_input_holds_it_or_lies_in_it_is_refused_even_by_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let shards = dir.path().join("work/shards");
+    fs::create_dir(dir.path().join("work")).unwrap();
+    copy_tree(&example_shards(), &shards);
+    let before = snapshot(dir.path());
+    for out in
+        ["work/shards", "work", "work/shards/out", "work/shards/gfx1151-build", "work/./shards/."]
+    {
+        let stderr = fails(build(&shards, &dir.path().join(out)).arg("--force"), 2);
+        assert!(stderr.contains("lie in one another"), "{out}: {stderr}");
+    }
+    std::os::unix::fs::symlink(&shards, dir.path().join("link")).unwrap();
+    fails(build(&shards, &dir.path().join("link")).arg("--force"), 2);
+    fs::remove_file(dir.path().join("link")).unwrap();
+    // The output of one artifact has its name: beside the input is fine, in its place is not.
+    let artifact = shards.join("gfx1151-build/sysdeps_lib_generic");
+    let stderr = fails(
+        gfxpack()
+            .args(["split", "--force", "--artifact-prefix", "sysdeps_lib", "--artifact-dir"])
+            .arg(&artifact)
+            .arg("--output-dir")
+            .arg(shards.join("gfx1151-build")),
+        2,
+    );
+    assert!(stderr.contains("lie in one another"), "{stderr}");
+    assert_eq!(snapshot(dir.path()), before);
+}
+
+#[test]
+fn an_output_that_is_no_directory_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "x").unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
+    for (out, words) in [("file", "not a directory"), ("dangling", "leads nowhere")] {
+        let stderr = fails(&mut build(&example_shards(), &dir.path().join(out)), 2);
+        assert!(stderr.contains(words), "{out}: {stderr}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn an_output_directory_that_may_not_be_written_to_can_be_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let shard = dir.path().join("shard");
+    copy_tree(&example_shards().join("gfx1151-build"), &shard);
+    ok(Command::new("chmod").args(["-R", "a-w"]).arg(&shard));
+    let program = dir.path().join("gfxpack");
+    fs::copy(env!("CARGO_BIN_EXE_gfxpack"), &program).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    for _ in 0..2 {
+        // Root writes everywhere: the program runs as somebody else.
+        ok(common::tool("setpriv", "util-linux")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&program)
+            .args(["split", "--force", "--batch-artifact-parent-dir"])
+            .arg(&shard)
+            .arg("--output-dir")
+            .arg(dir.path().join("out")));
+        let mut names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["gfxpack", "out", "shard"]);
+    }
+    let stage = "out/fft_lib_generic/math-libs/rocFFT/stage";
+    let mode = fs::metadata(dir.path().join(stage)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o555);
+}
+
+#[test]
+fn a_full_disk_is_one_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    // A small file system of its own, which is gone with the process that mounted it.
+    let script = r#"mount -t tmpfs -o size=256k none "$1" || exit 77; shift; "$@"; status=$?
+        [ -z "$(ls -A "$DISK")" ] || { ls -A "$DISK" >&2; exit 99; }; exit $status"#;
+    let ran = run(common::tool("unshare", "util-linux")
+        .args(["--mount", "--map-root-user", "sh", "-c", script, "sh"])
+        .arg(&disk)
+        .arg(env!("CARGO_BIN_EXE_gfxpack"))
+        .args(["split", "--jobs", "1", "--batch-artifact-parent-dir"])
+        .arg(example_shards().join("gfx110X-build"))
+        .arg("--output-dir")
+        .arg(disk.join("out"))
+        .env("DISK", &disk));
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("error: ").count(), 1, "{}", ran.stderr);
+    for words in ["No space left on device", "hint: free some space"] {
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_that_the_next_does_not_clear() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    ok(&mut build(&example_shards(), &dir.path().join("undisturbed")));
+    for milliseconds in [5, 15, 30, 50, 80] {
+        let mut child = build(&example_shards(), &out).arg("--force").spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    ok(build(&example_shards(), &out).arg("--force"));
+    assert_eq!(snapshot(&out), snapshot(&dir.path().join("undisturbed")));
+    let mut names: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["out", "undisturbed"]);
+}
+
+#[test]
+fn an_output_whose_name_is_not_utf8() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join(std::ffi::OsStr::from_bytes(b"o\xff"));
+    ok(build(&example_shards(), &out).arg("--json"));
+    assert!(out.is_dir());
+}
+
+#[test]
+fn what_cannot_be_printed_is_an_error_unless_the_reader_went_away() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let stderr = fails(gfxpack().arg("schema").stdout(full), 1);
+    assert!(stderr.contains("standard output"), "{stderr}");
+    let ran = run(Command::new("sh")
+        .arg("-c")
+        .arg(r#"("$0" schema; echo $? >&2) | true"#)
+        .arg(env!("CARGO_BIN_EXE_gfxpack")));
+    assert_eq!(ran.stderr, "0\n");
+}
