@@ -298,26 +298,39 @@ impl FrameCompressor {
         Ok(Self { level, bulk, input: Vec::new() })
     }
 
-    /// Compresses the `size` bytes that the stream gives to one frame. Fails with `InvalidData` where
-    /// it gives more, with `UnexpectedEof` where it gives less. An object over [`STREAM_OVER`] is
-    /// never in memory whole; its frame is.
-    pub fn compress(&mut self, mut stream: impl Read, size: u64) -> io::Result<Vec<u8>> {
+    /// [`Self::compress_into`] with a frame of its own.
+    pub fn compress(&mut self, stream: impl Read, size: u64) -> io::Result<Vec<u8>> {
+        let mut frame = Vec::new();
+        self.compress_into(stream, size, &mut frame)?;
+        Ok(frame)
+    }
+
+    /// Compresses the `size` bytes that the stream gives to one frame, in place of what `frame` holds.
+    /// Fails with `InvalidData` where it gives more, with `UnexpectedEof` where it gives less. An
+    /// object over [`STREAM_OVER`] is never in memory whole; its frame is.
+    pub fn compress_into(
+        &mut self,
+        mut stream: impl Read,
+        size: u64,
+        frame: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        frame.clear();
         if size <= STREAM_OVER {
             self.input.clear();
             stream.by_ref().take(size).read_to_end(&mut self.input)?;
             check_end(&mut stream, self.input.len() as u64, size)?;
-            let mut frame = self.bulk.compress(&self.input)?;
-            // Made with room for the worst case; frames wait in memory for their turn.
-            frame.shrink_to_fit();
-            return Ok(frame);
+            frame.reserve(zstd_safe::compress_bound(self.input.len()));
+            self.bulk.compress_to_buffer(&self.input, frame)?;
+            return Ok(());
         }
-        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), self.level)?;
+        let mut encoder = zstd::stream::write::Encoder::new(std::mem::take(frame), self.level)?;
         encoder.include_checksum(true)?;
         encoder.include_contentsize(true)?;
         encoder.set_pledged_src_size(Some(size))?;
         let copied = io::copy(&mut stream.by_ref().take(size), &mut encoder)?;
         check_end(&mut stream, copied, size)?;
-        encoder.finish()
+        *frame = encoder.finish()?;
+        Ok(())
     }
 }
 

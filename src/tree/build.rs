@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, PlannedKernel};
 use super::source::InputFile;
@@ -36,16 +36,42 @@ pub fn kpacks(
         archives.push(Archive::new(plan, file, path)?);
     }
     let items = items(&archives);
-    jobs.ordered(items, Item::in_flight, Item::pack, |packed| -> Result<(), Error> {
+    let buffers = Arc::new(Buffers::default());
+    let used = Arc::clone(&buffers);
+    let pack = move |item: Item| item.pack(&used);
+    jobs.ordered(items, Item::in_flight, pack, |packed| -> Result<(), Error> {
         for Packed { archive, object, stored, hash } in packed? {
             let archive = &mut archives[archive];
             let size = archive.objects[object].0.size();
             archive.store(object, &stored, hash)?;
+            buffers.give_back(stored);
             monitor.advance(size);
         }
         Ok(())
     })?;
     archives.into_iter().try_for_each(Archive::finish)
+}
+
+/// Buffers that go round: fresh memory for each code object would cost about as much as copying it.
+#[derive(Default)]
+struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// Those for the rare large code objects are not kept.
+    const MAX_KEPT: usize = 4 << 20;
+    const MOST: usize = 16;
+
+    fn take(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, mut buffer: Vec<u8>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < Self::MOST && buffer.capacity() <= Self::MAX_KEPT {
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
 }
 
 /// An archive that is being built.
@@ -209,14 +235,14 @@ impl Item {
     }
 
     /// Reads, checks and compresses its code objects.
-    fn pack(self) -> Result<Vec<Packed>, Error> {
+    fn pack(self, buffers: &Buffers) -> Result<Vec<Packed>, Error> {
         let Self { input, bundle, wanted } = self;
         let file = input.open().map_err(|e| Error::io("cannot read", input.path(), e))?;
         let mut packed = Vec::new();
         let mut fault = None;
         let mut pack = |entry: &BundleEntry, stream: &mut dyn Read| -> Result<(), BundleError> {
             for wanted in wanted.iter().filter(|w| bundle.entries[w.entry] == *entry) {
-                match pack_one(wanted, entry.size, stream) {
+                match pack_one(wanted, entry.size, stream, buffers.take()) {
                     Ok(one) => packed.push(one),
                     Err(e) => fault = fault.take().or(Some((wanted.entry, e))),
                 }
@@ -259,7 +285,12 @@ struct Fault {
 }
 
 /// Checks and compresses one code object.
-fn pack_one(wanted: &Wanted, size: u64, stream: &mut dyn Read) -> Result<Packed, Fault> {
+fn pack_one(
+    wanted: &Wanted,
+    size: u64,
+    stream: &mut dyn Read,
+    mut stored: Vec<u8>,
+) -> Result<Packed, Fault> {
     thread_local! {
         static COMPRESSOR: RefCell<Option<(i32, FrameCompressor)>> = const { RefCell::new(None) };
     }
@@ -269,20 +300,20 @@ fn pack_one(wanted: &Wanted, size: u64, stream: &mut dyn Read) -> Result<Packed,
     };
     let mut seen =
         Seen { stream, head: Vec::new(), hasher: wanted.hashed.then(blake3::Hasher::new) };
-    let stored: io::Result<Vec<u8>> = match wanted.compression {
+    let read = match wanted.compression {
         Compression::None => {
-            let mut bytes = Vec::new();
-            seen.read_to_end(&mut bytes).map(|_| bytes)
+            stored.clear();
+            seen.read_to_end(&mut stored).map(|_| ())
         }
         Compression::Zstd { level } => COMPRESSOR.with_borrow_mut(|slot| {
             if slot.as_ref().is_none_or(|(at, _)| *at != level) {
                 *slot = Some((level, FrameCompressor::new(level)?));
             }
             let (_, compressor) = slot.as_mut().expect("just filled");
-            compressor.compress(&mut seen, size)
+            compressor.compress_into(&mut seen, size, &mut stored)
         }),
     };
-    let stored = stored.map_err(|e| fault("cannot read the code object", e.into()))?;
+    read.map_err(|e| fault("cannot read the code object", e.into()))?;
     let header =
         CodeObjectHeader::parse(&seen.head).map_err(|e| fault("is no code object", e.into()))?;
     match (header.check(&wanted.isa), &header.target) {
