@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Report;
-use super::assign::{Staged, lay, tree_of};
+use super::lay::{Staged, lay, tree_of};
 use crate::artifact::ArtifactTree;
 use crate::error::Error;
 use crate::kpack::kpm::Kpm;

@@ -6,6 +6,7 @@
 
 mod archives;
 mod assign;
+mod lay;
 mod relate;
 
 use serde::Serialize;

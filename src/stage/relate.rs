@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
-use super::assign::Staged;
+use super::lay::Staged;
 use crate::config::{DebRelations, Definition, PackagesConfig, PackagingConfig, RpmRelations};
 use crate::error::{Error, Errors, Result};
 use crate::package::spec::{Kind, Op, Package, Relation, RelationKind};

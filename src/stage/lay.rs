@@ -1,0 +1,69 @@
+//! The trees of a definition's packages, and how a file comes into one.
+
+use std::collections::BTreeMap;
+
+use crate::artifact::ArtifactTree;
+use crate::config::Definition;
+use crate::error::{Error, Result};
+use crate::tree::{Entry, EntryKind, Tree, TreePath};
+
+/// The files of one definition, laid under the install prefix.
+pub(super) struct Staged<'a> {
+    pub definition: &'a Definition,
+    /// Host code and files for every GPU.
+    pub generic: Tree,
+    /// By group.
+    pub groups: BTreeMap<String, Tree>,
+}
+
+/// Where an artifact's files go: the generic tree, or that of its group.
+pub(super) fn tree_of<'t>(staged: &'t mut Staged, artifact: &ArtifactTree) -> &'t mut Tree {
+    if artifact.name.is_generic() {
+        &mut staged.generic
+    } else {
+        staged.groups.entry(artifact.name.target.clone()).or_default()
+    }
+}
+
+/// Puts an entry under the install prefix. Directories are of mode 0755, whatever the build's umask was:
+/// packages share them, and rpm refuses two that do not agree.
+pub(super) fn lay(
+    tree: &mut Tree,
+    artifact: &ArtifactTree,
+    prefix: &TreePath,
+    root: &TreePath,
+    below: &TreePath,
+    entry: &Entry,
+) -> Result<(), Error> {
+    let fault = |e: crate::tree::Occupied| {
+        Error::failed(format!("{}: {e}", artifact.name))
+            .hint("two prefixes of one package bring the same path: leave one out with `exclude`")
+    };
+    let mut above: Vec<_> = below.ancestors().collect();
+    above.reverse();
+    for dir in above {
+        let to = root.join(&dir);
+        if tree.get(&to).is_none() {
+            let mtime = artifact.tree.get(&prefix.join(&dir)).and_then(|dir| dir.mtime);
+            tree.insert(to, Entry { mtime, ..Entry::dir() }).map_err(fault)?;
+        }
+    }
+    let mut entry = entry.clone();
+    if entry.is_dir() {
+        entry.mode = Entry::dir().mode;
+    }
+    if let EntryKind::HardLink(first) = &entry.kind {
+        // The first name may have gone elsewhere; then this is a file of its own.
+        let there = first.strip_prefix(prefix).map(|first| root.join(&first));
+        entry.kind = match there.filter(|there| tree.get(there).is_some()) {
+            Some(there) => EntryKind::HardLink(there),
+            None => match artifact.tree.get(first).and_then(Entry::source) {
+                Some(source) => EntryKind::File(source.clone()),
+                None => {
+                    return Err(Error::failed(format!("{first} is no file")).at(&artifact.origin));
+                }
+            },
+        };
+    }
+    tree.insert(root.join(below), entry).map_err(fault)
+}
