@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use globset::{Glob, GlobSet, GlobSetBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,22 @@ pub struct Validation {
     pub verify_generic_artifacts_match: bool,
     /// A component has no code for an ISA of a group.
     pub error_on_missing_architecture: bool,
+    /// Globs over the paths of generic files that may differ between shards, as `**/build-info.txt`,
+    /// or of ELF sections in them, as `**#.note.gnu.build-id`. What they match is no finding.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_generic_differences: Vec<String>,
+}
+
+impl Validation {
+    /// The globs of `allowed_generic_differences`; those that are none were refused by
+    /// [`PackagingConfig::load`].
+    pub fn allowed_differences(&self) -> GlobSet {
+        let mut globs = GlobSetBuilder::new();
+        for glob in self.allowed_generic_differences.iter().filter_map(|g| Glob::new(g).ok()) {
+            globs.add(glob);
+        }
+        globs.build().unwrap_or_default()
+    }
 }
 
 impl Default for Validation {
@@ -60,6 +77,7 @@ impl Default for Validation {
             error_on_duplicate_device_code: true,
             verify_generic_artifacts_match: false,
             error_on_missing_architecture: false,
+            allowed_generic_differences: Vec::new(),
         }
     }
 }
@@ -84,6 +102,15 @@ impl PackagingConfig {
     /// What is wrong with it beyond its syntax.
     fn faults(&self) -> Vec<Error> {
         let mut faults = group_faults("", &self.architecture_groups);
+        for glob in &self.validation.allowed_generic_differences {
+            if let Err(e) = Glob::new(glob) {
+                faults.push(
+                    Error::usage("validation.allowed_generic_differences")
+                        .because(e)
+                        .hint("globs over paths, as `**/build-info.txt`, or over path#section"),
+                );
+            }
+        }
         for (component, groups) in &self.component_overrides {
             let context = format!("component_overrides.{component}: ");
             faults.extend(group_faults(&context, &groups.architecture_groups));

@@ -54,6 +54,15 @@ fn content<'a>(tree: &'a Tree, path: &TreePath) -> Option<&'a Source> {
     }
 }
 
+/// The contents of two trees' files at one path, where both are files.
+pub fn contents<'a>(
+    first: &'a Tree,
+    other: &'a Tree,
+    path: &TreePath,
+) -> Option<(&'a Source, &'a Source)> {
+    Some((content(first, path)?, content(other, path)?))
+}
+
 /// `None` where two contents are the same, else what differs, in words.
 pub fn same(a: &Source, b: &Source) -> Result<Option<String>> {
     match (a, b) {
@@ -175,8 +184,8 @@ pub fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The first few of many paths.
-pub fn some(paths: &[TreePath]) -> String {
+/// The first few of many.
+pub fn some(paths: &[impl ToString]) -> String {
     let shown: Vec<_> = paths.iter().take(3).map(ToString::to_string).collect();
     let more = paths.len() - shown.len();
     shown.join(", ") + &(if more > 0 { format!(" and {more} more") } else { String::new() })

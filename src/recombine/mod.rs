@@ -6,6 +6,7 @@
 
 mod compare;
 mod merge;
+mod sections;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -263,20 +264,58 @@ fn generic_tree(
                 merge.add_only(other, &difference.only_other)?;
             }
         }
-        let differing = [&difference.content[..], &difference.only_first[..]].concat();
-        if differing.is_empty() {
+        let allowed = config.validation.allowed_differences();
+        let mut findings = Vec::new();
+        for path in &difference.only_first {
+            findings.push(format!("{path} is missing"));
+        }
+        for path in &difference.content {
+            let differs = match compare::contents(merge.tree(), &other.artifact.tree, path) {
+                Some((first, other)) => sections::differing(first, other)
+                    .map_err(|e| Error::io("cannot compare", path.as_path(), e))?,
+                None => None,
+            };
+            // A file is allowed to differ as a whole, or in some of its sections.
+            let sections = match differs {
+                None => Vec::from([String::new()]),
+                Some(sections) => sections.iter().map(|section| format!("#{section}")).collect(),
+            };
+            let (ignored, told): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {
+                allowed.is_match(path.to_string()) || allowed.is_match(format!("{path}{section}"))
+            });
+            if !ignored.is_empty() {
+                report.notes.push(format!(
+                    "{}: {path} differs as allowed {}",
+                    other.label(),
+                    ignored.join(" ")
+                ));
+            }
+            if !told.is_empty() {
+                let sections: Vec<_> = told.iter().filter_map(|s| s.strip_prefix('#')).collect();
+                findings.push(if sections.is_empty() {
+                    path.to_string()
+                } else {
+                    format!("{path} (in {})", sections.join(" "))
+                });
+            }
+        }
+        if findings.is_empty() {
             continue;
         }
         let finding = format!(
-            "{}: {} the primary shard's: {}",
+            "{}: {} from the primary shard's: {}",
             other.label(),
-            compare::count(differing.len(), "generic file") + " not as",
-            compare::some(&differing)
+            match findings.len() {
+                1 => "1 generic file differs".to_owned(),
+                n => format!("{n} generic files differ"),
+            },
+            compare::some(&findings)
         );
         if config.validation.verify_generic_artifacts_match {
             faults.push(Error::failed(finding).hint(
-                "the builds differ beyond their GPU targets; validation.verify_generic_artifacts_match \
-                 makes this an error",
+                "the builds differ beyond their GPU targets: allow what they cannot avoid by \
+                 validation.allowed_generic_differences, or make this a warning by \
+                 validation.verify_generic_artifacts_match",
             ));
         } else {
             report.warnings.push(finding);
