@@ -51,7 +51,7 @@ impl Split {
     }
 }
 
-fn config(validation: serde_json::Value) -> serde_json::Value {
+fn config(validation: &serde_json::Value) -> serde_json::Value {
     json!({
         "primary_shard": "a",
         "architecture_groups": {
@@ -82,7 +82,7 @@ fn every_file_of_every_member_is_in_its_groups_tree_whatever_its_name() {
     split.add("b/x_lib_gfx90a:xnack-", &[("k_gfx90a-xnack-.hsaco", "5")]);
     split.add("b/x_lib_gfx90a", &[("k_gfx90a.dat", "6")]);
     split.add("b/x_lib_gfx1030", &[("k_gfx1030.dat", "7")]);
-    let ran = split.recombine(&config(json!({})));
+    let ran = split.recombine(&config(&json!({})));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     assert_eq!(names(&split.out()), ["x_lib_generic", "x_lib_gfx110X", "x_lib_gfx90X"]);
     let of = |name: &str| files(&split.out().join(name));
@@ -117,7 +117,7 @@ fn files_for_a_family_go_to_its_group_or_where_all_groups_have_them() {
     split.add("a/x_lib_gfx1100", &[("one", "1")]);
     split.add("a/x_lib_gfx110x", &[("lib/aotriton.images/gfx110x/k", "2")]);
     split.add("a/x_lib_gfx11xx", &[("lib/aotriton.images/gfx11xx/k", "3")]);
-    let ran = split.recombine(&config(json!({})));
+    let ran = split.recombine(&config(&json!({})));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     let of = |name: &str| files(&split.out().join(name));
     assert_eq!(
@@ -139,7 +139,7 @@ fn duplicate_device_code_is_no_conflict_where_it_is_the_same() {
         let split = Split::new();
         split.add("a/x_lib_generic", &[("h", "h")]).add("a/x_lib_gfx1100", &[("k", "same")]);
         split.add("b/x_lib_gfx1100", &[("k", theirs), ("more", "m")]);
-        let ran = split.recombine(&config(json!({"error_on_duplicate_device_code": strict})));
+        let ran = split.recombine(&config(&json!({"error_on_duplicate_device_code": strict})));
         assert_eq!(ran.status, Some(status), "{theirs} {strict}: {}", ran.stderr);
         let both = "a/x_lib_gfx1100 and b/x_lib_gfx1100";
         assert!(ran.stderr.contains(both), "{theirs} {strict}: {}", ran.stderr);
@@ -161,7 +161,7 @@ fn generic_trees_are_compared() {
         split.add("a/x_lib_generic", &[("same", "s"), ("differs", "1"), ("lost", "l")]);
         split.add("a/x_lib_gfx1100", &[("k", "k")]);
         split.add("b/x_lib_generic", &[("same", "s"), ("differs", "2"), ("extra", "e")]);
-        let ran = split.recombine(&config(json!({"verify_generic_artifacts_match": strict})));
+        let ran = split.recombine(&config(&json!({"verify_generic_artifacts_match": strict})));
         assert_eq!(ran.status, Some(i32::from(strict)), "{}", ran.stderr);
         for words in [
             "b/x_lib_generic: 2 generic files differ from the primary shard's: p/lost is missing, p/differs",
@@ -183,13 +183,13 @@ fn differences_that_builds_cannot_avoid_can_be_allowed() {
     let split = Split::new();
     split.add("a/x_lib_generic", &[("build-info.txt", "1")]).add("a/x_lib_gfx1100", &[("k", "k")]);
     split.add("b/x_lib_generic", &[("build-info.txt", "2")]);
-    let ran = split.recombine(&config(json!({
+    let ran = split.recombine(&config(&json!({
         "verify_generic_artifacts_match": true,
         "allowed_generic_differences": ["**/build-info.txt"],
     })));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("p/build-info.txt differs as allowed"), "{}", ran.stderr);
-    let ran = split.recombine(&config(json!({"allowed_generic_differences": ["a{"]})));
+    let ran = split.recombine(&config(&json!({"allowed_generic_differences": ["a{"]})));
     assert_eq!(ran.status, Some(2), "{}", ran.stderr);
 }
 
@@ -246,7 +246,7 @@ fn what_only_another_shard_has_is_taken_on_request() {
         split.add("a/x_lib_generic", &[("same", "s")]).add("a/x_lib_gfx1100", &[("k", "k")]);
         split.add("b/x_lib_generic", &[("same", "s"), ("extra", "e")]);
         split.add("b/y_lib_generic", &[("y", "y")]);
-        let mut config = config(json!({}));
+        let mut config = config(&json!({}));
         config["generic_union"] = union.into();
         let ran = split.recombine(&config);
         assert_eq!(ran.status, Some(if union { 0 } else { 1 }), "{}", ran.stderr);
@@ -268,7 +268,7 @@ fn what_only_another_shard_has_is_taken_on_request() {
 fn a_missing_architecture_is_an_error_on_request() {
     let split = Split::new();
     split.add("a/x_lib_generic", &[("h", "h")]).add("a/x_lib_gfx1100", &[("k", "k")]);
-    let ran = split.recombine(&config(json!({"error_on_missing_architecture": true})));
+    let ran = split.recombine(&config(&json!({"error_on_missing_architecture": true})));
     assert_eq!(ran.status, Some(1), "{}", ran.stderr);
     for words in ["group gfx110X has no code for gfx1101", "group gfx115X has no code for gfx1151"]
     {
@@ -286,7 +286,7 @@ fn a_component_can_have_groups_of_its_own() {
             split.add(&format!("a/{component}_{isa}"), &[(&format!("{component}-{isa}"), "k")]);
         }
     }
-    let mut config = config(json!({}));
+    let mut config = config(&json!({}));
     config["component_overrides"] = json!({"y_lib": {"architecture_groups": {
         "one": {"display_name": "", "architectures": ["gfx1100"]},
         "two": {"display_name": "", "architectures": ["gfx1101"]},
@@ -304,7 +304,7 @@ fn copies_are_links_only_where_that_is_asked_for() {
     use std::os::unix::fs::MetadataExt;
     let split = Split::new();
     split.add("a/x_lib_generic", &[("h", "h")]).add("a/x_lib_gfx1100", &[("k", "k")]);
-    let ran = split.recombine(&config(json!({})));
+    let ran = split.recombine(&config(&json!({})));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     let links = |path: &Path| fs::metadata(path).unwrap().nlink();
     assert_eq!(links(&split.out().join("x_lib_gfx110X/p/k")), 2);
