@@ -316,11 +316,9 @@ impl FrameCompressor {
     ) -> io::Result<()> {
         frame.clear();
         if size <= STREAM_OVER {
-            self.input.clear();
-            stream.by_ref().take(size).read_to_end(&mut self.input)?;
-            check_end(&mut stream, self.input.len() as u64, size)?;
-            frame.reserve(zstd_safe::compress_bound(self.input.len()));
-            self.bulk.compress_to_buffer(&self.input, frame)?;
+            let input = read_exactly(&mut stream, size, &mut self.input)?;
+            frame.reserve(zstd_safe::compress_bound(input.len()));
+            self.bulk.compress_to_buffer(input, frame)?;
             return Ok(());
         }
         let mut encoder = zstd::stream::write::Encoder::new(std::mem::take(frame), self.level)?;
@@ -332,6 +330,30 @@ impl FrameCompressor {
         *frame = encoder.finish()?;
         Ok(())
     }
+}
+
+/// Reads the `size` bytes of a stream, at most [`STREAM_OVER`], in as few steps as it gives them, to the
+/// front of a buffer that is not cleared between uses.
+fn read_exactly<'b>(
+    stream: &mut impl Read,
+    size: u64,
+    buffer: &'b mut Vec<u8>,
+) -> io::Result<&'b [u8]> {
+    let len = usize::try_from(size).map_err(io::Error::other)?;
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    let mut filled = 0;
+    while filled < len {
+        match stream.read(&mut buffer[filled..len]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    check_end(stream, filled as u64, size)?;
+    Ok(&buffer[..len])
 }
 
 fn check_end(stream: &mut impl Read, copied: u64, size: u64) -> io::Result<()> {

@@ -298,8 +298,7 @@ fn pack_one(
         message: message.to_owned(),
         source: Some(source),
     };
-    let mut seen =
-        Seen { stream, head: Vec::new(), hasher: wanted.hashed.then(blake3::Hasher::new) };
+    let mut seen = Seen { stream, head: Vec::new() };
     let read = match wanted.compression {
         Compression::None => {
             stored.clear();
@@ -327,17 +326,17 @@ fn pack_one(
         _ => Ok(Packed {
             archive: wanted.archive,
             object: wanted.object,
+            // Equal code objects make equal frames, which are smaller to hash.
+            hash: wanted.hashed.then(|| blake3::hash(&stored)),
             stored,
-            hash: seen.hasher.map(|hasher| hasher.finalize()),
         }),
     }
 }
 
-/// Passes a stream on, keeping its first bytes and hashing it where asked.
+/// Passes a stream on, keeping its first bytes.
 struct Seen<'a> {
     stream: &'a mut dyn Read,
     head: Vec<u8>,
-    hasher: Option<blake3::Hasher>,
 }
 
 impl Read for Seen<'_> {
@@ -345,9 +344,6 @@ impl Read for Seen<'_> {
         let n = self.stream.read(buf)?;
         let wanted = 64usize.saturating_sub(self.head.len()).min(n);
         self.head.extend_from_slice(&buf[..wanted]);
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(&buf[..n]);
-        }
         Ok(n)
     }
 }
