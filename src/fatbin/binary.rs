@@ -88,7 +88,7 @@ impl FatBinary {
         &self.bundles
     }
 
-    /// The file without its device code and with `marker` in it; see [`elf::convert`].
+    /// The file without its device code and with `marker` in it; see [`elf::convert()`].
     pub fn convert(&self, r: &dyn ReadAt, marker: &[u8]) -> Result<Conversion, ConvertError> {
         elf::convert(r, &self.image, &self.wrappers, marker)
     }
