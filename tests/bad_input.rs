@@ -255,6 +255,51 @@ fn a_code_object_filed_under_another_isa() {
     input.refuses(&mut input.split(), 1, &words);
 }
 
+const BUNDLE: &str = "Kernels.so-000-gfx1151.hsaco";
+
+/// A file of the example's databases for gfx1151.
+fn database_file(of: &str, name: &str) -> String {
+    format!("gfx1151-build/blas_lib_gfx1151/math-libs/BLAS/{of}/{name}")
+}
+
+#[test]
+fn database_files_whose_content_is_for_another_isa() {
+    let code = database_file(
+        "rocBLAS/stage/lib/rocblas/library",
+        "TensileLibrary_Type_SS_Contraction_l_Ailk_Bjlk_Cijk_Dijk_gfx1151.co",
+    );
+    let bundle = database_file("hipBLASLt/stage/lib/hipblaslt/library", BUNDLE);
+    let input = Damaged::new();
+    let [code, bundle] = [input.shard_file(&code), input.shard_file(&bundle)];
+    let whole = fs::read(&bundle).unwrap();
+    assert!(whole.starts_with(b"__CLANG_OFFLOAD_BUNDLE__") && whole.len() > 200);
+    // The processor in e_flags: 0x4a is gfx1151, 0x41 is gfx1100.
+    assert_eq!(fs::read(&code).unwrap()[48], 0x4a);
+    poke(&code, 48, &[0x41]);
+    let at = find(&bundle, b"gfx1151");
+    poke(&bundle, at, b"gfx1150");
+    // All are told at once, by split and build.
+    let words = [
+        "_gfx1151.co: is a database file for gfx1151 by its name",
+        "say gfx1100",
+        BUNDLE,
+        "its bundle holds code for gfx1150 only",
+    ];
+    input.refuses(&mut input.split(), 1, &words);
+    input.refuses(&mut input.build(), 1, &words);
+
+    // A bundle that is damaged.
+    poke(&code, 48, &[0x4a]);
+    fs::write(&bundle, &whole[..whole.len() / 2]).unwrap();
+    input.refuses(&mut input.split(), 1, &[BUNDLE, "is a damaged offload bundle"]);
+
+    // Without databases these are files like others; and so is what is no code at all.
+    ok(input.split().args(["--split-databases", "none"]));
+    fs::write(&bundle, "").unwrap();
+    fs::write(&code, "text").unwrap();
+    ok(input.split().arg("--force"));
+}
+
 #[test]
 fn an_elf_without_its_end() {
     let input = Damaged::new();

@@ -3,7 +3,8 @@
 //! Shapes of fat binary × linkers × tools: each file is converted, treated, and then loaded or run
 //! with the stand-in runtime. Wherever the original survives a tool, the converted file must: all
 //! its wrappers are HIPK with the right index and readable marker, self-tests pass, and readelf and
-//! eu-elflint complain of nothing that they did not complain of in the original.
+//! eu-elflint complain of nothing that they did not complain of in the original. What came of each
+//! is the table in `docs/shapes.md` (`GFXPACK_UPDATE_DOCS=1` writes it).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -11,7 +12,8 @@
 mod matrix;
 
 use gfxpack::elf;
-use matrix::{Use, clang, complaints, convert, execute, image, lab, more, must, reader, run};
+use matrix::page::{Cell, Row};
+use matrix::{Use, clang, complaints, convert, execute, image, lab, more, must, page, reader, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +33,8 @@ const TREATMENTS: &[&str] = &[
     "patchelf-rpath",
     "patchelf-needed",
 ];
+/// What files went through before they were converted.
+const BEFORE: &[&str] = &["strip", "eu-strip", "llvm-strip", "patchelf-rpath", "patchelf-needed"];
 
 /// Copies `from` to `to` and lets a tool work on it; false where the tool fails.
 fn treat(name: &str, from: &Path, to: &Path) -> bool {
@@ -280,8 +284,30 @@ fn known_complaint(name: &str, line: &str) -> bool {
     unloaded && (first || tiny) || writable || padding
 }
 
-/// Checks a converted file against what the original did.
-fn check(name: &str, original: &Path, converted: &Path, how: Use, faults: &mut Vec<String>) {
+/// Whether a converted file loads and has its kernels found, where there is no original to compare
+/// with.
+fn sound(converted: &Path, how: Use) -> bool {
+    let marker: String = MARKER.iter().map(|b| format!("{b:02x}")).collect();
+    let right = |seen: &matrix::Registered| {
+        seen.magic == 0x4b50_4948 && seen.marker.as_deref() == Some(&marker)
+    };
+    execute(converted, how).is_ok_and(|seen| !seen.is_empty() && seen.iter().all(right))
+}
+
+/// Checks a converted file against what the original did; whether all is well.
+fn check(
+    name: &str,
+    original: &Path,
+    converted: &Path,
+    how: Use,
+    faults: &mut Vec<String>,
+) -> Cell {
+    let count = faults.len();
+    compare(name, original, converted, how, faults);
+    if faults.len() == count { Cell::BOTH } else { Cell::ORIGINAL_ONLY }
+}
+
+fn compare(name: &str, original: &Path, converted: &Path, how: Use, faults: &mut Vec<String>) {
     let Ok(before) = execute(original, how) else { return };
     let after = match execute(converted, how) {
         Ok(after) => after,
@@ -325,7 +351,9 @@ fn run_matrix(linker: &str) {
     fs::create_dir(&dir).unwrap();
     let mut faults = Vec::new();
     let mut survived = 0;
+    let mut rows = Vec::new();
     for shape in shapes(&dir, linker) {
+        let mut row = Row::new(&shape.name);
         let name = format!("{linker} {}", shape.name);
         let path = |suffix: &str| dir.join(format!("{}.{suffix}", shape.name.replace('.', "-")));
         let converted = path("converted");
@@ -349,28 +377,33 @@ fn run_matrix(linker: &str) {
             let (a, b) = (path("treated-a"), path("treated-b"));
             if !treat(treatment, &shape.file, &a) || execute(&a, shape.how).is_err() {
                 println!("{name}: the original does not survive {treatment}");
+                let good = treat(treatment, &converted, &b) && sound(&b, shape.how);
+                row.cells.push(if good { Cell::CONVERTED_ONLY } else { Cell::NEITHER });
                 continue;
             }
             survived += 1;
             let name = format!("{name}, {treatment}");
-            if treat(treatment, &converted, &b) {
-                check(&name, &a, &b, shape.how, &mut faults);
+            row.cells.push(if treat(treatment, &converted, &b) {
+                check(&name, &a, &b, shape.how, &mut faults)
             } else {
                 faults.push(format!("{name}: the tool fails"));
-            }
+                Cell::ORIGINAL_ONLY
+            });
         }
         // Files that went through a tool before.
-        for first in ["strip", "eu-strip", "llvm-strip", "patchelf-rpath", "patchelf-needed"] {
+        for first in BEFORE {
             let (a, b, c, d) = (path("first"), path("second"), path("third"), path("fourth"));
             if !treat(first, &shape.file, &a) || execute(&a, shape.how).is_err() {
+                row.cells.push(Cell::NONE);
                 continue;
             }
             let name = format!("{name}, {first} before");
             if let Err(error) = convert(&a, &b, MARKER) {
                 faults.push(format!("{name}: {error}"));
+                row.cells.push(Cell::ORIGINAL_ONLY);
                 continue;
             }
-            check(&name, &a, &b, shape.how, &mut faults);
+            row.cells.push(check(&name, &a, &b, shape.how, &mut faults));
             for second in ["strip", "patchelf-rpath"] {
                 // It reads NOBITS sections of a file that it has worked on, past the end.
                 let overreads = first.starts_with("patchelf")
@@ -387,9 +420,11 @@ fn run_matrix(linker: &str) {
                 }
             }
         }
+        rows.push(row);
     }
     println!("{linker}: {survived} treated files");
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    page::check(linker, TREATMENTS, BEFORE, &rows);
 }
 
 #[test]

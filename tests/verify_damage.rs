@@ -526,7 +526,7 @@ const DAMAGES: &[Damage] = damages! {
     ".co cut in half" BOTH "database-damaged" |v| v.edit(&v.database("gfx1100", "TensileLibrary_Type_SS_Contraction_l_Ailk_Bjlk_Cijk_Dijk_@.co"), |b| b.truncate(b.len() / 2));
     ".hsaco emptied" BOTH "database-damaged" |v| v.write(&v.database("gfx1100", "Kernels.so-000-@.hsaco"), "");
     ".hsaco that is text" BOTH "database-damaged" |v| v.write(&v.database("gfx1100", "Kernels.so-000-@.hsaco"), "404 not found\n");
-    ".dat emptied" BOTH "database-damaged" |v| v.write(&v.database("gfx1100", "TensileLibrary_lazy_@.dat"), "");
+    ".dat emptied" BOTH "database-empty" |v| v.write(&v.database("gfx1100", "TensileLibrary_lazy_@.dat"), "");
     ".kpm with a wrong size" BOTH "kpm-stale" |v| v.edit_kpm("gfx1100", |file| file.size += 1);
     ".kpm with a wrong count" BOTH "kpm-stale" |v| v.edit_kpm("gfx1100", |file| file.kernel_count += 1);
     ".kpm that names a file which is not there" BOTH "kpm-stale" |v| v.edit_kpm("gfx1100", |file| file.file = "blas_lib_gfx1199.kpack".into());

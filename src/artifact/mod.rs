@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError};
 pub use read::{parse_manifest, read_artifact, read_artifacts, read_shards};
 
-use crate::tree::{Entry, Source, Tree, TreePath};
+use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 
 /// The manifest's file name.
 pub const MANIFEST: &str = "artifact_manifest.txt";
@@ -45,6 +45,52 @@ impl ArtifactTree {
             .max_by_key(|prefix| prefix.as_bytes().len())
     }
 
+    /// What a symbolic link leads to once all prefixes are installed over one root: the path of a file
+    /// or directory of this artifact, links on the way followed. `None` where it leads to nothing here,
+    /// leaves the root, or runs in circles.
+    pub fn follow(&self, link: &TreePath) -> Option<TreePath> {
+        let prefix = self.prefix_of(link);
+        let below = match prefix {
+            Some(prefix) => link.strip_prefix(prefix)?,
+            None => link.clone(),
+        };
+        // Where a path below the root stands in the artifact, in the link's own prefix first.
+        let stands = |parts: &[Vec<u8>]| -> Option<TreePath> {
+            let below = TreePath::new(parts.join(&b'/')).ok()?;
+            let Some(prefix) = prefix else {
+                return self.tree.get(&below).is_some().then_some(below);
+            };
+            let mut places = [prefix].into_iter().chain(&self.prefixes).map(|p| p.join(&below));
+            places.find(|place| self.tree.get(place).is_some())
+        };
+        let mut ahead: Vec<Vec<u8>> = below.components().rev().map(<[u8]>::to_vec).collect();
+        let mut walked: Vec<Vec<u8>> = Vec::new();
+        // As many links as the kernel follows before it gives up on a circle.
+        let mut links = 40_u32;
+        while let Some(part) = ahead.pop() {
+            match part.as_slice() {
+                b"" | b"." => continue,
+                b".." => {
+                    walked.pop()?;
+                    continue;
+                }
+                _ => walked.push(part),
+            }
+            let Some(Entry { kind: EntryKind::Symlink(target), .. }) =
+                self.tree.get(&stands(&walked)?)
+            else {
+                continue;
+            };
+            links = links.checked_sub(1)?;
+            if target.first() == Some(&b'/') {
+                return None;
+            }
+            walked.pop();
+            ahead.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
+        }
+        stands(&walked)
+    }
+
     /// The files, the manifest included, as a directory of this name holds them.
     pub fn to_tree(&self) -> Tree {
         let mut tree = self.tree.clone();
@@ -68,4 +114,50 @@ pub struct Shard {
     pub name: String,
     /// Sorted by name.
     pub artifacts: Vec<ArtifactTree>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_where_they_do_once_installed() {
+        let path = |path: &str| TreePath::new(path).unwrap();
+        let mut artifact = ArtifactTree::new(ArtifactName::parse("x_lib_fat").unwrap());
+        artifact.prefixes = vec![path("one/stage"), path("two/stage")];
+        let link = |target: &str| Entry {
+            kind: EntryKind::Symlink(target.as_bytes().into()),
+            ..Entry::dir()
+        };
+        let file = || Entry::file(0o644, None, Source::Bytes(Arc::from(&b""[..])));
+        for (at, entry) in [
+            ("one/stage/lib/file", file()),
+            ("one/stage/lib/near", link("file")),
+            ("one/stage/lib/chain", link("./near")),
+            ("one/stage/folder", link("lib")),
+            ("one/stage/through", link("folder//chain")),
+            ("one/stage/other", link("share/here")),
+            ("two/stage/share/here", file()),
+            ("two/stage/share/away", link("../../file")),
+            ("two/stage/gone", link("nothing")),
+            ("two/stage/absolute", link("/lib/file")),
+            ("two/stage/round", link("about")),
+            ("two/stage/about", link("round")),
+        ] {
+            artifact.tree.insert(path(at), entry).unwrap();
+        }
+        for (at, end) in [
+            ("one/stage/lib/near", Some("one/stage/lib/file")),
+            ("one/stage/lib/chain", Some("one/stage/lib/file")),
+            ("one/stage/folder", Some("one/stage/lib")),
+            ("one/stage/through", Some("one/stage/lib/file")),
+            ("one/stage/other", Some("two/stage/share/here")),
+            ("two/stage/share/away", None),
+            ("two/stage/gone", None),
+            ("two/stage/absolute", None),
+            ("two/stage/round", None),
+        ] {
+            assert_eq!(artifact.follow(&path(at)), end.map(path), "{at}");
+        }
+    }
 }

@@ -3,16 +3,21 @@
 //! Which file is for which ISA is data, not code: a database is a name and a few rules, each a glob
 //! over paths below the prefix and where the ISA stands (a folder's name, somewhere in the file's
 //! name, or at its start). The table that ships is `packaging-config/databases.json`. A file that no
-//! rule finds an ISA for is for all GPUs.
+//! rule finds an ISA for is for all GPUs. Users add databases by a table of the same form.
 
 mod isa_in_name;
+
+use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::ArtifactTree;
+use crate::error::Error;
+use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
 use crate::target::{Family, TargetId};
-use crate::tree::TreePath;
+use crate::tree::{EntryKind, TreePath};
 use isa_in_name::{folder, in_name, name_start};
 
 /// The table as it is written.
@@ -72,6 +77,34 @@ impl Owner {
             Self::Family(family) => family.to_string(),
         }
     }
+
+    /// Whether code of this header runs there: it is for the ISA (or one of the family), or for the
+    /// generic processor whose code that runs. Of a processor that is not in the table nothing is
+    /// known, and it passes.
+    pub fn runs(&self, header: &CodeObjectHeader) -> bool {
+        header
+            .target
+            .as_ref()
+            .is_none_or(|found| self.takes(found, &|isa| header.check(isa) != IsaCheck::Other))
+    }
+
+    /// The same for code that is filed under a target.
+    pub fn runs_target(&self, filed: &TargetId) -> bool {
+        self.takes(filed, &|isa| {
+            isa.search_order().contains(filed) || filed.search_order().contains(isa)
+        })
+    }
+
+    fn takes(&self, found: &TargetId, fits: &dyn Fn(&TargetId) -> bool) -> bool {
+        let one = |isa: &TargetId| {
+            let generic = isa.known().and_then(|known| known.generic);
+            fits(isa) || generic == Some(found.processor())
+        };
+        match self {
+            Self::Isa(isa) => one(isa),
+            Self::Family(family) => family.contains(found) || family.members().any(|isa| one(&isa)),
+        }
+    }
 }
 
 /// What is wrong with a table of databases.
@@ -81,8 +114,25 @@ pub enum DatabaseError {
     #[error("not a table of databases")]
     Syntax(#[from] serde_json::Error),
     /// A rule's glob is not one.
-    #[error("database `{0}`")]
+    #[error("database `{0}`: a rule's `files` is no glob")]
     Glob(String, #[source] globset::Error),
+    /// A rule's glob can match nothing.
+    #[error(
+        "database `{name}`: `{glob}` matches no path below a prefix, which begins with no `/`, `./` or \
+         `../` (as lib/rocblas/library/*.co)"
+    )]
+    NeverMatches {
+        /// The database.
+        name: String,
+        /// Its glob.
+        glob: String,
+    },
+    /// A database cannot be called so.
+    #[error("a database cannot be called `{0}`")]
+    Name(String),
+    /// Two databases of a table have one name.
+    #[error("database `{0}` is listed twice")]
+    Twice(String),
     /// A name that no database has.
     #[error("unknown database `{name}` (known: {known}; or `none`)")]
     Unknown {
@@ -121,8 +171,20 @@ impl Databases {
     /// Reads a table.
     pub fn parse(json: &str) -> Result<Self, DatabaseError> {
         let config: DatabasesConfig = serde_json::from_str(json)?;
-        let mut databases = Vec::new();
+        let mut databases: Vec<Database> = Vec::new();
         for DatabaseConfig { name, rules } in config.databases {
+            if name.trim().is_empty() || name == "none" {
+                return Err(DatabaseError::Name(name));
+            }
+            if databases.iter().any(|there| there.name == name) {
+                return Err(DatabaseError::Twice(name));
+            }
+            let never = |glob: &str| {
+                glob.is_empty() || ["/", "./", "../"].iter().any(|start| glob.starts_with(start))
+            };
+            if let Some(rule) = rules.iter().find(|rule| never(&rule.files)) {
+                return Err(DatabaseError::NeverMatches { name, glob: rule.files.clone() });
+            }
             let rules = rules
                 .into_iter()
                 .map(|rule| {
@@ -134,6 +196,32 @@ impl Databases {
             databases.push(Database { name, rules });
         }
         Ok(Self(databases))
+    }
+
+    /// Reads a user's table.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Error::usage("cannot read the table of databases").at(path).because(e))?;
+        Self::parse(&text).map_err(|e| {
+            let error = Error::usage("is not a valid table of databases").at(path);
+            let error = match e {
+                DatabaseError::Syntax(e) => error.because(e),
+                e => error.because(e),
+            };
+            error.hint(
+                "docs/databases.md has an example; `gfxpack schema databases` prints the JSON Schema",
+            )
+        })
+    }
+
+    /// These databases and those of a user's table, which are asked first. One that is called like one
+    /// of these takes its place.
+    #[must_use]
+    pub fn and(mut self, user: Self) -> Self {
+        self.0.retain(|known| !user.names().any(|name| name == known.name));
+        let Self(mut databases) = user;
+        databases.append(&mut self.0);
+        Self(databases)
     }
 
     /// Keeps the databases of these names; `none` keeps none.
@@ -167,6 +255,26 @@ impl Databases {
             })?;
             Some((database.name.as_str(), owner))
         })
+    }
+
+    /// Whose the entry at `path` of an artifact is. A symbolic link is that of the file or folder it
+    /// leads to; one that leads to nothing in the artifact, what its own name says. A hard link is a
+    /// file: its own name says.
+    pub fn owner_in(&self, artifact: &ArtifactTree, path: &TreePath) -> Option<(&str, Owner)> {
+        let link = matches!(artifact.tree.get(path)?.kind, EntryKind::Symlink(_));
+        let end = if link { artifact.follow(path) } else { None };
+        let folder =
+            end.as_ref().is_some_and(|end| artifact.tree.get(end).is_some_and(|e| e.is_dir()));
+        let end = end.unwrap_or_else(|| path.clone());
+        let below = match artifact.prefix_of(&end) {
+            Some(prefix) => end.strip_prefix(prefix)?,
+            None => end,
+        };
+        if folder {
+            // A folder is whose the files in it are, for all that their names say.
+            return self.owner(&below.join(&TreePath::new("_").expect("a plain name")));
+        }
+        self.owner(&below)
     }
 }
 
@@ -222,6 +330,47 @@ mod tests {
     }
 
     #[test]
+    fn tables_that_cannot_be_meant_are_refused() {
+        let rule = |files: &str| {
+            format!(r#"{{"name": "x", "rules": [{{"files": "{files}", "isa": "name"}}]}}"#)
+        };
+        let good = rule("lib/*");
+        for (databases, words) in [
+            (rule("lib/[a"), "no glob"),
+            (rule("/opt/rocm/lib/*"), "matches no path"),
+            (rule("./lib/*"), "matches no path"),
+            (rule(""), "matches no path"),
+            (format!("{good}, {good}"), "listed twice"),
+            (good.replace("\"x\"", "\"none\""), "cannot be called `none`"),
+            (good.replace("isa", "isas"), "not a table"),
+            (good.replace("\"name\"}", "\"suffix\"}"), "not a table"),
+        ] {
+            let table = format!(r#"{{"databases": [{databases}]}}"#);
+            let error = Databases::parse(&table).err().unwrap().to_string();
+            assert!(error.contains(words), "{table}: {error}");
+        }
+    }
+
+    #[test]
+    fn code_runs_where_its_flags_say() {
+        let owner = |isa: &str| Owner::Isa(isa.parse().unwrap());
+        let family = Owner::Family(Family::parse("gfx11xx").unwrap());
+        for (owner, code, runs) in [
+            (owner("gfx1100"), "gfx1100", true),
+            (owner("gfx1100"), "gfx1101", false),
+            (owner("gfx1100"), "gfx11-generic", true),
+            (owner("gfx11-generic"), "gfx1100", false),
+            (owner("gfx90a:xnack+"), "gfx90a:xnack-", false),
+            (owner("gfx90a"), "gfx90a:xnack-", true),
+            (family.clone(), "gfx1151", true),
+            (family.clone(), "gfx11-generic", true),
+            (family, "gfx1200", false),
+        ] {
+            assert_eq!(owner.runs_target(&code.parse().unwrap()), runs, "{owner:?} {code}");
+        }
+    }
+
+    #[test]
     fn files_for_all_gpus_have_no_owner() {
         for path in [
             "lib/rocblas/library/TensileLibrary_Type_SS_fallback.dat",
@@ -241,6 +390,14 @@ mod tests {
         assert!(Databases::known().select(&["none"]).unwrap().0.is_empty());
         let two = Databases::known().select(&["rocblas", "hipblaslt"]).unwrap();
         assert_eq!(two.names().collect::<Vec<_>>(), ["rocblas", "hipblaslt"]);
+        let mine = r#"{"databases": [{"name": "mine", "rules": [{"files": "lib/mine/*", "isa": "name"}]},
+            {"name": "rocblas", "rules": [{"files": "lib/rocblas/special/*", "isa": "name"}]}]}"#;
+        let all = Databases::known().and(Databases::parse(mine).unwrap());
+        assert_eq!(all.names().take(3).collect::<Vec<_>>(), ["mine", "rocblas", "hipblaslt"]);
+        let owner = |path: &str| all.owner(&TreePath::new(path).unwrap()).map(|(name, _)| name);
+        assert_eq!(owner("lib/mine/x_gfx942"), Some("mine"));
+        assert_eq!(owner("lib/rocblas/special/x_gfx942.co"), Some("rocblas"));
+        assert_eq!(owner("lib/rocblas/library/x_gfx942.co"), None);
         let error = Databases::known().select(&["rocblass"]).err().unwrap().to_string();
         assert!(error.contains("rocblass") && error.contains("aotriton"), "{error}");
     }

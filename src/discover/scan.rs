@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Content, Found, PathKind, PathReport, Root};
-use crate::artifact::ArtifactTree;
 use crate::database::{Databases, Owner};
 use crate::elf::{self, State};
 use crate::error::{Error, Errors, Result};
@@ -154,32 +153,14 @@ pub(super) fn roots(
 
 /// Whose database file this is. A link goes with the file that it leads to.
 fn owner<'a>(root: &Root, path: &TreePath, databases: &'a Databases) -> Option<(&'a str, Owner)> {
-    let end = end_of_links(&root.tree, path);
     if root.artifact.is_some() {
-        let prefix = root.tree.prefix_of(&end)?;
-        return databases.owner(&end.strip_prefix(prefix)?);
+        return databases.owner_in(&root.tree, path);
     }
     // In an installed tree nothing says where the prefix ends.
+    let end = root.tree.follow(path).unwrap_or_else(|| path.clone());
     let parts: Vec<_> = end.components().collect();
     (0..parts.len())
         .find_map(|from| databases.owner(&TreePath::new(parts[from..].join(&b'/')).ok()?))
-}
-
-fn end_of_links(artifact: &ArtifactTree, path: &TreePath) -> TreePath {
-    let mut end = path.clone();
-    // As many steps as the kernel takes before it gives up on a loop of links.
-    for _ in 0..40 {
-        let next = match artifact.tree.get(&end).map(|entry| &entry.kind) {
-            Some(EntryKind::Symlink(target)) => end.resolve_link(target),
-            Some(EntryKind::HardLink(first)) => Some(first.clone()),
-            _ => None,
-        };
-        match next {
-            Some(next) if artifact.tree.get(&next).is_some() => end = next,
-            _ => break,
-        }
-    }
-    end
 }
 
 /// Looks into one file.

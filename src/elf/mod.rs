@@ -8,10 +8,12 @@
 //! - [`dynamic`]: the dynamic section: SONAME, NEEDED, RPATH;
 //! - [`mod@pointer`]: the address that the loader will leave in a word, and the relocation that says so;
 //! - [`mod@convert`]: device code out, marker in, as a list of [`Piece`]s of the new file;
+//! - [`ar`]: whether a static archive has device code;
 //! - [`verify`]: the marker of a converted file, and what is wrong with a file.
 //!
 //! An input can lie in every field. Each fault is an [`ElfError`] with place, found and expected.
 
+pub mod ar;
 pub mod convert;
 pub mod dynamic;
 mod edit;

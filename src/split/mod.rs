@@ -4,6 +4,7 @@
 //! Planning reads headers, bundle tables and names, a small part of the input; the code objects are
 //! read when a sink builds the archives.
 
+mod code_file;
 mod kernels;
 mod plan;
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::kernels::Kernels;
-use super::{ConvertedBinary, Options, Report};
+use super::{ConvertedBinary, Options, Report, code_file};
 use crate::artifact::{ArtifactTree, GENERIC};
 use crate::database::Owner;
+use crate::elf::ar::{self, DeviceCode};
 use crate::elf::{self, State};
 use crate::error::{Error, Errors, Result};
 use crate::fatbin::FatBinary;
@@ -68,7 +69,8 @@ impl Plan<'_> {
             let empty = self.artifact.tree.below(path).next().is_none();
             return if empty { self.generic(path, entry.clone()) } else { Ok(()) };
         }
-        if let Some(owner) = self.owner(path) {
+        let artifact = self.artifact;
+        if let Some((_, owner)) = self.options.databases.owner_in(artifact, path) {
             return self.database_file(path, entry, &owner);
         }
         match &entry.kind {
@@ -82,31 +84,15 @@ impl Plan<'_> {
         }
     }
 
-    /// Whose database file this is. A link goes with the file that it leads to; a link that leads
-    /// to none, with what its own name says.
-    fn owner(&self, path: &TreePath) -> Option<Owner> {
-        let mut end = path.clone();
-        // As many steps as the kernel takes before it gives up on a loop of links.
-        for _ in 0..40 {
-            end = match &self.artifact.tree.get(&end)?.kind {
-                EntryKind::Symlink(target) => match end.resolve_link(target) {
-                    Some(next) if self.artifact.tree.get(&next).is_some() => next,
-                    _ => break,
-                },
-                EntryKind::HardLink(first) => first.clone(),
-                EntryKind::Dir | EntryKind::File(_) => break,
-            };
-        }
-        let below = end.strip_prefix(self.artifact.prefix_of(&end)?)?;
-        self.options.databases.owner(&below).map(|(_, owner)| owner)
-    }
-
     fn database_file(
         &mut self,
         path: &TreePath,
         entry: &Entry,
         owner: &Owner,
     ) -> Result<(), Error> {
+        if let EntryKind::File(Source::File(input)) = &entry.kind {
+            code_file::check(path, input, owner)?;
+        }
         let wanted = match owner {
             Owner::Isa(isa) => self.options.wants(isa),
             Owner::Family(family) => family.members().any(|isa| self.options.wants(&isa)),
@@ -154,7 +140,9 @@ impl Plan<'_> {
         let Some(Source::File(input)) = source else {
             return self.generic(path, entry.clone());
         };
-        if path.parent() == first.parent() {
+        // A file that went with its ISA was not converted.
+        let whole = self.options.databases.owner_in(self.artifact, first).is_some();
+        if path.parent() == first.parent() && !whole {
             return self.generic(path, entry.clone());
         }
         match self.program(path, entry, &Arc::clone(input))? {
@@ -185,7 +173,7 @@ impl Plan<'_> {
             }
             elf::Kind::Relocatable { fat } => {
                 if fat {
-                    self.note(path, "an object file with device code stays as it is");
+                    self.note(path, "is an object file with device code: it stays as it is");
                 }
                 return Ok(None);
             }
@@ -234,10 +222,15 @@ impl Plan<'_> {
     }
 
     fn note_archive(&mut self, path: &TreePath, file: &dyn crate::read_at::ReadAt) {
-        let mut magic = [0; 8];
-        if file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"!<arch>\n" {
-            self.note(path, "is a static archive: device code in it stays where it is");
-        }
+        let what = match ar::device_code(file) {
+            DeviceCode::None => return,
+            DeviceCode::Found => "is a static archive with device code: it stays as it is",
+            DeviceCode::Unknown => {
+                "is a static archive that cannot be looked through, so device code in it is not \
+                 found: it stays as it is"
+            }
+        };
+        self.note(path, what);
     }
 
     fn finish(mut self) -> Result<(Vec<ArtifactTree>, Report)> {

@@ -97,13 +97,13 @@ pub(super) fn look(task: &Task, findings: &mut Findings) -> Option<Facts> {
     })
 }
 
-/// Empty files are fine, but neither as libraries nor in a database.
+/// Empty files are fine, but not as libraries, and in a database worth a look.
 fn empty(task: &Task, findings: &mut Findings) {
     let name = String::from_utf8_lossy(task.path.file_name());
     if name.ends_with(".so") || name.contains(".so.") {
         findings.add(Check::HostDamaged, "is empty", "a shared library");
     } else if task.owner.is_some() && !matches!(task.holds, Holds::Generic) {
-        findings.add(Check::DatabaseDamaged, "is empty", "a database file with content");
+        findings.add(Check::DatabaseEmpty, "is empty", "a database file with content");
     }
 }
 

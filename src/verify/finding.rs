@@ -176,6 +176,11 @@ checks! {
         "a library that fails when it loads its kernels",
         "the file was cut short or damaged by a copy or a full disk",
         "copy or build the file again";
+    /// An empty database file.
+    DatabaseEmpty = "database-empty" 4 Warning
+        "a library that finds less than it was built with",
+        "the build made it empty, or the file was cut short by a copy or a full disk",
+        "build or copy the file again if it should have content; --source tells whether it had";
     /// A kpack manifest that does not fit its archives.
     KpmStale = "kpm-stale" 4 Error
         "an older loader that misses archives or reads wrong ones",

@@ -32,7 +32,7 @@ pub(super) fn code_file(
     match code_object(&mut Cursor::new(r, 0, r.len()), r.len(), false) {
         Ok((Ok(header), _)) => {
             if let Some(owner) = owner
-                && !runs_on(&header, owner)
+                && !owner.runs(&header)
             {
                 other(&header, owner, findings);
             }
@@ -67,7 +67,7 @@ fn code_bundle(r: &dyn ReadAt, owner: Option<&Owner>, findings: &mut Findings) {
                 if header.check(target) == IsaCheck::Other {
                     other(&header, target, findings);
                 }
-                matching |= owner.is_none_or(|owner| runs_on(&header, owner));
+                matching |= owner.is_none_or(|owner| owner.runs(&header));
                 isas.insert(target.to_string());
             }
         }
@@ -87,17 +87,6 @@ fn code_bundle(r: &dyn ReadAt, owner: Option<&Owner>, findings: &mut Findings) {
             format!("is a bundle for {}", isas.into_iter().collect::<Vec<_>>().join(", ")),
             format!("code for {}, as the file's name says", owner.target()),
         );
-    }
-}
-
-fn runs_on(header: &CodeObjectHeader, owner: &Owner) -> bool {
-    match (owner, &header.target) {
-        (_, None) => true,
-        (Owner::Isa(isa), _) => header.check(isa) != IsaCheck::Other,
-        (Owner::Family(family), Some(found)) => {
-            family.contains(found)
-                || family.members().any(|isa| header.check(&isa) != IsaCheck::Other)
-        }
     }
 }
 

@@ -198,7 +198,7 @@ fn verify(
         .map(|artifact| {
             let files = artifact.tree.iter().filter(|(_, entry)| !entry.is_dir());
             let owners = files.filter_map(|(path, _)| {
-                subject::owner(artifact, path, &options.databases).map(|(_, owner)| (path, owner))
+                options.databases.owner_in(artifact, path).map(|(_, owner)| (path, owner))
             });
             Checked {
                 artifact,

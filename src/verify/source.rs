@@ -12,7 +12,7 @@ use super::converted;
 use super::file::{Facts, open};
 use super::finding::{Check, Finding, Findings, chain};
 use super::kpack::{self, Few, code_object};
-use super::subject::{Holds, owner};
+use super::subject::Holds;
 use crate::artifact::{ArtifactTree, Shard};
 use crate::config::PackagingConfig;
 use crate::database::{Databases, Owner};
@@ -92,6 +92,7 @@ pub(super) fn check(
 
     let compare = Compare { checked, shards, config, origins: &origins, contents: &contents };
     compare.kernels(findings);
+    compare.without_code(findings);
     findings.extend(compare.files(jobs, monitor));
     Ok(())
 }
@@ -105,9 +106,14 @@ fn origins<'a>(shards: &'a [Shard], databases: &Databases) -> Vec<Origin<'a>> {
                 let owner = if artifact.name.is_generic() {
                     None
                 } else {
-                    owner(artifact, path, databases).map(|(_, owner)| owner)
+                    databases.owner_in(artifact, path).map(|(_, owner)| owner)
                 };
-                let second_name = matches!(&entry.kind, EntryKind::HardLink(first) if first.parent() == path.parent());
+                // But not of one that went whole to its ISA.
+                let whole = |first| databases.owner_in(artifact, first).is_some();
+                let second_name = match &entry.kind {
+                    EntryKind::HardLink(first) => first.parent() == path.parent() && !whole(first),
+                    _ => false,
+                };
                 origins.push(Origin {
                     shard: &shard.name,
                     artifact,
@@ -254,6 +260,26 @@ impl Compare<'_, '_> {
         self.checked.iter().position(|checked| {
             checked.artifact.name.prefix() == component && matches!(checked.holds, Holds::Generic)
         })
+    }
+
+    /// Takes back that no archive has kernels of a binary whose bundles hold none in the input.
+    fn without_code(&self, findings: &mut Vec<Finding>) {
+        let mut codeless: BTreeMap<(String, String), bool> = BTreeMap::new();
+        for (origin, content) in self.origins.iter().zip(self.contents) {
+            if let Content::Fat(kernels) = content {
+                let place = (origin.artifact.name.prefix(), origin.path.to_string());
+                *codeless.entry(place).or_insert(true) &= kernels.is_empty() && !origin.second_name;
+            }
+        }
+        findings.retain(|finding| {
+            if finding.id != Check::KernelNotFound {
+                return true;
+            }
+            let artifact = self.checked.iter().find(|checked| checked.label == finding.artifact);
+            let place =
+                artifact.map(|checked| (checked.artifact.name.prefix(), finding.file.clone()));
+            place.is_none_or(|place| codeless.get(&place) != Some(&true))
+        });
     }
 
     fn kernels(&self, findings: &mut Vec<Finding>) {

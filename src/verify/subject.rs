@@ -4,9 +4,8 @@ use super::Checked;
 use super::finding::{Check, Finding};
 use crate::artifact::ArtifactTree;
 use crate::config::PackagingConfig;
-use crate::database::{Databases, Owner};
+use crate::database::Owner;
 use crate::target::{Family, TargetId};
-use crate::tree::{EntryKind, TreePath};
 
 /// Whose files an artifact holds.
 #[derive(Debug, Clone)]
@@ -164,27 +163,4 @@ pub(super) fn check_groups(
             ));
         }
     }
-}
-
-/// Whose database file stands at a path. A link is that of the file it leads to inside the artifact;
-/// one that leads to none, that of its own name.
-pub(super) fn owner(
-    artifact: &ArtifactTree,
-    path: &TreePath,
-    databases: &Databases,
-) -> Option<(String, Owner)> {
-    let mut end = path.clone();
-    // As many steps as the kernel takes before it gives up on a loop of links.
-    for _ in 0..40 {
-        end = match &artifact.tree.get(&end)?.kind {
-            EntryKind::Symlink(target) => match end.resolve_link(target) {
-                Some(next) if artifact.tree.get(&next).is_some() => next,
-                _ => break,
-            },
-            EntryKind::HardLink(first) => first.clone(),
-            EntryKind::Dir | EntryKind::File(_) => break,
-        };
-    }
-    let below = end.strip_prefix(artifact.prefix_of(&end)?)?;
-    databases.owner(&below).map(|(name, owner)| (name.to_owned(), owner))
 }

@@ -1,5 +1,8 @@
 //! What the conversion matrix works with: compilers, tools, and programs that run.
 
+#[path = "page.rs"]
+pub mod page;
+
 use gfxpack::elf::{self, Image, Kind, Piece};
 use gfxpack::fatbin::wrapper;
 use gfxpack::read_at::ReadAt;

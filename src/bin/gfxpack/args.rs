@@ -102,6 +102,9 @@ pub struct Discover {
     /// What to look through
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+    /// Table of further kernel databases, as docs/databases.md describes
+    #[arg(long, value_name = "FILE")]
+    pub databases: Option<PathBuf>,
     /// Write a packaging configuration that groups the architectures by family
     #[arg(long, value_name = "FILE")]
     pub write_config: Option<PathBuf>,
@@ -162,11 +165,22 @@ pub struct Extract {
     pub force: bool,
 }
 
+/// Which kernel databases there are.
 #[derive(Debug, ClapArgs)]
-pub struct Splitting {
+pub struct Databases {
+    /// Table of further kernel databases, as docs/databases.md describes; one of a known name
+    /// replaces it
+    #[arg(long, value_name = "FILE")]
+    pub databases: Option<PathBuf>,
     /// Kernel databases whose files go with their architecture [default: all known; `none` for none]
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub split_databases: Option<Vec<String>>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Splitting {
+    #[command(flatten)]
+    pub databases: Databases,
     /// Which kernels share an archive [default: component for split, prefix for build]
     #[arg(long, value_name = "SCOPE")]
     pub kpack_scope: Option<Scope>,
@@ -284,9 +298,8 @@ pub struct Verify {
     /// The packaging configuration that they were recombined by
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Kernel databases that were split [default: all known; `none` for none]
-    #[arg(long, value_name = "NAME", num_args = 1..)]
-    pub split_databases: Option<Vec<String>>,
+    #[command(flatten)]
+    pub databases: Databases,
     /// Let warnings fail as well
     #[arg(long)]
     pub warnings_as_errors: bool,
@@ -377,7 +390,7 @@ pub enum SchemaOf {
     Groups,
     /// --packages
     Packages,
-    /// The table of kernel databases
+    /// --databases
     Databases,
 }
 

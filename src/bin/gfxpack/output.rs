@@ -87,6 +87,13 @@ impl Ui {
         }
     }
 
+    /// What is worth knowing and no reason to worry.
+    pub fn remark(&self, message: &str) {
+        if !self.quiet {
+            self.line(message);
+        }
+    }
+
     pub fn note(&self, message: &str) {
         if self.verbose {
             self.line(message);

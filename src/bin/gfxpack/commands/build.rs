@@ -26,6 +26,9 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
             ui.note(note);
         }
     }
+    if let Some(line) = split::kept_whole(report.split.values().flatten()) {
+        ui.remark(&line);
+    }
     recombine::tell(&report.recombine, ui);
     package::tell(&report.stage, ui);
     finish(&packages, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)

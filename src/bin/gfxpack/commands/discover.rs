@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use gfxpack::database::Databases;
 use gfxpack::discover::{
     Content, Found, PathKind, PathReport, Report, discover, draft_config, write_config,
 };
 use gfxpack::error::Result;
 
-use super::{count, jobs};
+use super::{count, jobs, split};
 use crate::args::{Discover, Global};
 use crate::output::Ui;
 use crate::table::{Table, printable, size};
 
 pub fn run(args: &Discover, global: &Global, ui: &Ui) -> Result<ExitCode> {
-    let report = discover(&args.paths, &Databases::known(), &jobs(global))?;
+    let databases = split::all_databases(args.databases.as_deref())?;
+    let report = discover(&args.paths, &databases, &jobs(global))?;
     for path in &report.paths {
         for note in path.notes.iter().map(|note| printable(note)) {
             // Where nothing was found, it may be why.

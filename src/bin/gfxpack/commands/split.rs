@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use gfxpack::artifact::{ArtifactName, COMPONENTS, read_artifact, read_artifacts};
@@ -52,7 +53,7 @@ pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
 
 /// The name of the artifact in `dir`: the prefix as it was given, the target from the directory's
 /// name where that goes with the prefix.
-fn name(dir: &std::path::Path, prefix: &str) -> Result<ArtifactName> {
+fn name(dir: &Path, prefix: &str) -> Result<ArtifactName> {
     let called = dir.canonicalize().ok().and_then(|dir| Some(dir.file_name()?.to_owned()));
     let called = called.unwrap_or_default().to_string_lossy().into_owned();
     let target = called.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
@@ -65,10 +66,20 @@ fn name(dir: &std::path::Path, prefix: &str) -> Result<ArtifactName> {
     })
 }
 
-/// The databases of these names, all known ones where none are given.
-pub fn databases(names: Option<&[String]>) -> Result<Databases> {
-    let Some(names) = names else { return Ok(Databases::known()) };
-    Databases::known().select(names).map_err(|e| {
+/// The known databases and those of the user's table.
+pub fn all_databases(table: Option<&Path>) -> Result<Databases> {
+    let known = Databases::known();
+    Ok(match table {
+        Some(table) => known.and(Databases::load(table)?),
+        None => known,
+    })
+}
+
+/// Of these the ones that are named; all where none are.
+pub fn databases(args: &args::Databases) -> Result<Databases> {
+    let all = all_databases(args.databases.as_deref())?;
+    let Some(names) = &args.split_databases else { return Ok(all) };
+    all.select(names).map_err(|e| {
         Error::usage("--split-databases")
             .because(e)
             .hint("name some of the known ones, or `none`")
@@ -79,7 +90,7 @@ pub fn databases(names: Option<&[String]>) -> Result<Databases> {
 /// The library's options from the arguments that `split` and `build` share.
 pub fn options(args: &Splitting, scope: Scope) -> Result<Options> {
     Ok(Options {
-        databases: databases(args.split_databases.as_deref())?,
+        databases: databases(&args.databases)?,
         scope: match args.kpack_scope {
             None => scope,
             Some(args::Scope::Component) => Scope::Component,
@@ -143,5 +154,19 @@ fn table(reports: &[Report]) -> String {
             );
         }
     }
+    if let Some(line) = kept_whole(reports) {
+        text += &line;
+        text.push('\n');
+    }
     text
+}
+
+/// How many files stay as they are although they may have device code, in a line.
+pub fn kept_whole<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Option<String> {
+    let (verb, files) = match reports.into_iter().map(|report| report.notes.len()).sum() {
+        0 => return None,
+        1 => ("stays as it is", count(1, "file")),
+        n => ("stay as they are", count(n, "file")),
+    };
+    Some(format!("{files} that may have device code {verb} (--verbose says which and why)"))
 }

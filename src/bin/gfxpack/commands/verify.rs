@@ -19,7 +19,7 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = args.config.as_deref().map(PackagingConfig::load).transpose()?;
     let source = args.source.as_deref().map(source).transpose()?;
     let options = Options {
-        databases: split::databases(args.split_databases.as_deref())?,
+        databases: split::databases(&args.databases)?,
         config: config.as_ref(),
         source: source.as_deref(),
         allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
