@@ -49,6 +49,7 @@ pub mod read_at;
 pub mod recombine;
 pub mod split;
 pub mod stage;
+pub mod tarball;
 pub mod target;
 pub mod tree;
 pub mod verify;

@@ -156,11 +156,11 @@ fn one(path: &Path, databases: &Databases, jobs: &Jobs) -> Result<PathReport> {
             shards.extend(parent.filter(|name| !name.is_empty()));
         }
         PathKind::Artifacts => {
-            read_artifacts(path)?.into_iter().for_each(|artifact| add(None, artifact));
+            read_artifacts(path, jobs)?.into_iter().for_each(|artifact| add(None, artifact));
             shards.push(own_name(path));
         }
         PathKind::Shards => {
-            for shard in read_shards(path)? {
+            for shard in read_shards(path, jobs)? {
                 shard.artifacts.into_iter().for_each(|a| add(Some(&shard.name), a));
                 shards.push(shard.name);
             }
