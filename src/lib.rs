@@ -5,7 +5,7 @@
 //! # The tour
 //!
 //! ```text
-//!  shard dirs
+//!  shards (directories, archives)
 //!     │  artifact::read
 //!     ▼
 //! ArtifactTree ──split──▶ generic tree + one tree per ISA
@@ -23,7 +23,7 @@
 //! In the order of the pipeline:
 //!
 //! - [`target`]: target ids, processors, families;
-//! - [`elf`], [`fatbin`], [`kpack`], [`database`]: the formats; they take readers, not paths;
+//! - [`elf`], [`fatbin`], [`kpack`], [`tarball`], [`database`]: the formats; they take readers, not paths;
 //! - [`tree`], [`artifact`], [`config`]: what stages work on;
 //! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
 //! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
