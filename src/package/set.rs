@@ -161,7 +161,7 @@ impl Spooled {
         monitor: &dyn Monitor,
     ) -> Result<(Self, Cow<'p, Package>), Error> {
         let sources = package.tree.iter().filter_map(|(path, entry)| Some((entry.source()?, path)));
-        let (of_input, others) = by_archive(sources);
+        let found = by_archive(sources);
         let mut paths = Vec::new();
         let mut make = |plan| -> Result<(&KpackPlan, File, PathBuf), Error> {
             let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));
@@ -170,7 +170,7 @@ impl Spooled {
             Ok((plan, file, path))
         };
         let mut sets: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-        for (source, _) in others {
+        for (source, _) in found.others {
             if let Source::Kpack(plan) = source {
                 sets.entry(plan.set()).or_default().push(make(plan)?);
             }
@@ -179,7 +179,7 @@ impl Spooled {
             build::kpacks(&of_set(set), jobs, monitor)?;
         }
         let mut substituted = Cow::Borrowed(package);
-        for (archive, sources) in of_input {
+        for (archive, sources) in found.archives {
             let mut files = Vec::new();
             let mut sets: BTreeMap<&str, Vec<_>> = BTreeMap::new();
             for (source, path) in sources {

@@ -107,13 +107,18 @@ impl Member {
     }
 
     /// A fault in this member's header.
-    pub fn fault(&self, field: &str, found: impl ToString, expected: impl ToString) -> TarError {
+    pub fn fault(
+        &self,
+        field: &str,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> TarError {
         TarError::Field {
             member: self.text(),
             field: field.to_owned(),
             offset: self.header,
-            found: found.to_string(),
-            expected: expected.to_string(),
+            found: found.into(),
+            expected: expected.into(),
         }
     }
 }
@@ -164,8 +169,9 @@ impl<R: Read> Members<R> {
             let header = Header { bytes: &block, at: header_at };
             header.check_sum()?;
             let size = header.number(124..136, "size")?;
-            let size = u64::try_from(size)
-                .map_err(|_| header.fault("size", size, "a number that is not negative"))?;
+            let size = u64::try_from(size).map_err(|_| {
+                header.fault("size", size.to_string(), "a number that is not negative")
+            })?;
             match block[156] {
                 kind @ (b'L' | b'K') => {
                     let name = self.long_name(&header, size)?;
@@ -246,11 +252,12 @@ impl<R: Read> Members<R> {
         };
         if member.kind != MemberKind::File && member.size != 0 {
             let expected = "0, as it is no file";
-            return Err(member.fault("size", member.size, expected));
+            return Err(member.fault("size", member.size.to_string(), expected));
         }
         let padded = member.size.checked_next_multiple_of(BLOCK);
         let padded = padded.filter(|padded| self.at.checked_add(*padded).is_some());
-        self.left = padded.ok_or_else(|| member.fault("size", member.size, "a possible size"))?;
+        self.left = padded
+            .ok_or_else(|| member.fault("size", member.size.to_string(), "a possible size"))?;
         self.content_left = member.size;
         Ok(member)
     }
@@ -342,7 +349,7 @@ impl<R: Read> Members<R> {
         // The size counts a NUL at the end.
         if size > MAX_NAME + 1 {
             let expected = format!("at most {} bytes", MAX_NAME + 1);
-            return Err(header.fault("size of a long name", size, expected));
+            return Err(header.fault("size of a long name", size.to_string(), expected));
         }
         let mut name = self.extra(size, "a long name")?;
         name.truncate(name.iter().position(|&b| b == 0).unwrap_or(name.len()));
@@ -352,7 +359,7 @@ impl<R: Read> Members<R> {
     fn records(&mut self, header: &Header<'_>, size: u64) -> Result<Vec<u8>, TarError> {
         if size > MAX_RECORDS {
             let expected = format!("at most {MAX_RECORDS} bytes");
-            return Err(header.fault("size of the PAX records", size, expected));
+            return Err(header.fault("size of the PAX records", size.to_string(), expected));
         }
         self.extra(size, "PAX records")
     }
@@ -373,13 +380,18 @@ struct Header<'a> {
 }
 
 impl Header<'_> {
-    fn fault(&self, field: &str, found: impl ToString, expected: impl ToString) -> TarError {
+    fn fault(
+        &self,
+        field: &str,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> TarError {
         TarError::Field {
             member: String::from_utf8_lossy(&self.name()).into_owned(),
             field: field.to_owned(),
             offset: self.at,
-            found: found.to_string(),
-            expected: expected.to_string(),
+            found: found.into(),
+            expected: expected.into(),
         }
     }
 
@@ -391,7 +403,7 @@ impl Header<'_> {
             stated if stated == sum => Ok(()),
             stated => {
                 let expected = format!("{sum}, the sum of the header");
-                Err(self.fault("checksum", stated, expected))
+                Err(self.fault("checksum", stated.to_string(), expected))
             }
         }
     }

@@ -202,15 +202,15 @@ pub fn write(
             Some((source, Output { to: root.join(path.as_path()), path, entry, source }))
         }));
     }
-    let (from_archives, others) = by_archive(outputs.into_iter());
+    let found = by_archive(outputs.into_iter());
     let mut units = Vec::new();
     let mut manifests = Vec::new();
     let mut archives: BTreeMap<&str, Vec<Output>> = BTreeMap::new();
-    for (archive, outputs) in from_archives {
+    for (archive, outputs) in found.archives {
         let outputs = outputs.into_iter().map(|(_, output)| output).collect();
         units.push(Unit { archive: Some(archive), outputs });
     }
-    for (source, output) in others {
+    for (source, output) in found.others {
         match source {
             // Archives of the same binaries are built together.
             Source::Kpack(plan) => archives.entry(plan.set()).or_default().push(output),

@@ -125,14 +125,11 @@ impl<'a> Gather<'a> {
         }
         wants.sort_by_key(|want| (want.range.start, want.range.end));
 
-        let queue = jobs
-            .queue(|(set, item, part): (usize, Item, Part<Arc<Vec<u8>>>)| (set, item.pack(&part)));
+        let queue = jobs.queue(|(set, item, part): Task| (set, item.pack(&part)));
         let mut passing = Passing { files, sets, queue, held: 0, monitor };
         pass(archive, wants, &mut passing)?;
         let Passing { mut sets, mut queue, .. } = passing;
-        queue.finish(&mut |(set, packed): (usize, Result<Vec<Packed>, Error>)| {
-            sets[set].store(packed?, monitor)
-        })?;
+        queue.finish(&mut |(set, packed): Done| sets[set].store(packed?, monitor))?;
         sets.into_iter().try_for_each(Set::finish)
     }
 }
@@ -229,10 +226,15 @@ struct Reading {
     thread: JoinHandle<Result<Vec<Packed>, Error>>,
 }
 
+/// An item with its set, and the bytes that it reads.
+type Task = (usize, Item, Part<Arc<Vec<u8>>>);
+/// What came of it.
+type Done = (usize, Result<Vec<Packed>, Error>);
+
 struct Passing<'a, 'j> {
     files: Vec<Out<'a>>,
     sets: Vec<Set<'a>>,
-    queue: Queue<'j, (usize, Item, Part<Arc<Vec<u8>>>), (usize, Result<Vec<Packed>, Error>)>,
+    queue: Queue<'j, Task, Done>,
     held: u64,
     monitor: &'j dyn Monitor,
 }
@@ -296,9 +298,7 @@ impl Passing<'_, '_> {
             To::Items { items, held } if size > HOLD_UP_TO => {
                 // Each is large: let go of what is held before.
                 let (sets, monitor) = (&mut self.sets, self.monitor);
-                self.queue.finish(&mut |(set, packed): (usize, Result<Vec<Packed>, Error>)| {
-                    sets[set].store(packed?, monitor)
-                })?;
+                self.queue.finish(&mut |(set, packed): Done| sets[set].store(packed?, monitor))?;
                 *held = Held::Sent(items.drain(..).map(|(set, item)| read(set, item)).collect());
                 Ok(())
             }
@@ -434,24 +434,35 @@ impl ReadAt for Sent {
     }
 }
 
-/// The sources that are made from archives of the input, archive by archive; `None` for the rest.
+/// Sources, each with what the caller knows it by.
+pub(crate) type Sources<'a, T> = Vec<(&'a Source, T)>;
+
+/// Sources by the archive of the input that they are made from.
+pub(crate) struct ByArchive<'a, T> {
+    /// In the order in which they come first.
+    pub archives: Vec<(Arc<ArchiveFile>, Sources<'a, T>)>,
+    /// Those that are made from something else.
+    pub others: Sources<'a, T>,
+}
+
+/// Tells which sources are made from archives of the input.
 pub(crate) fn by_archive<'a, T>(
     sources: impl Iterator<Item = (&'a Source, T)>,
-) -> (Vec<(Arc<ArchiveFile>, Vec<(&'a Source, T)>)>, Vec<(&'a Source, T)>) {
-    let mut found: Vec<(Arc<ArchiveFile>, Vec<(&'a Source, T)>)> = Vec::new();
+) -> ByArchive<'a, T> {
+    let mut found = ByArchive { archives: Vec::new(), others: Vec::new() };
     let mut places: HashMap<*const ArchiveFile, usize> = HashMap::new();
-    let mut rest = Vec::new();
     for (source, what) in sources {
         match source.archive() {
-            None => rest.push((source, what)),
+            None => found.others.push((source, what)),
             Some(archive) => {
-                let at = *places.entry(Arc::as_ptr(archive)).or_insert(found.len());
-                if at == found.len() {
-                    found.push((Arc::clone(archive), Vec::new()));
+                let next = found.archives.len();
+                let at = *places.entry(Arc::as_ptr(archive)).or_insert(next);
+                if at == next {
+                    found.archives.push((Arc::clone(archive), Vec::new()));
                 }
-                found[at].1.push((source, what));
+                found.archives[at].1.push((source, what));
             }
         }
     }
-    (found, rest)
+    found
 }

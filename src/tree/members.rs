@@ -151,7 +151,7 @@ impl Reading {
             return Ok(());
         }
         let path = TreePath::new(&member.name)
-            .map_err(|e| bad(member.fault("name", e, "a path inside the artifact")))?;
+            .map_err(|e| bad(member.fault("name", e.to_string(), "a path inside the artifact")))?;
         let before = self.tree.len();
         let entry = match &member.kind {
             MemberKind::Dir => {
@@ -198,7 +198,7 @@ impl Reading {
         let expected = "the name of an earlier file of the archive";
         let shown = || format!("`{}`", String::from_utf8_lossy(target));
         let to = TreePath::new(target)
-            .map_err(|e| member.fault("target of the hard link", e, expected))?;
+            .map_err(|e| member.fault("target of the hard link", e.to_string(), expected))?;
         let to = self.first_names.get(&to).cloned().unwrap_or(to);
         let Some(Entry { mode, mtime, kind: EntryKind::File(_) }) = self.tree.get(&to) else {
             return Err(member.fault("target of the hard link", shown(), expected));
