@@ -62,40 +62,17 @@ impl Jobs {
         T: Send + 'static,
         R: Send + 'static,
     {
-        let work = Arc::new(work);
-        let most = self.threads() * 4;
-        let mut under_way: VecDeque<(Receiver<R>, Permit)> = VecDeque::new();
-        let mut take_first = |under_way: &mut VecDeque<(Receiver<R>, Permit)>| {
-            let (result, permit) = under_way.pop_front().expect("the caller saw one");
-            let taken = take(result.recv().expect("a worker thread panicked"));
-            drop(permit);
-            taken
-        };
+        let mut queue = self.queue(work);
         for item in items {
             let cost = cost(&item);
-            let permit = loop {
-                if under_way.is_empty() {
-                    // Only then may this thread wait for others: it holds nothing they could need.
-                    break self.budget.wait(cost);
-                }
-                match (under_way.len() < most).then(|| self.budget.try_now(cost)).flatten() {
-                    Some(permit) => break permit,
-                    None => take_first(&mut under_way)?,
-                }
-            };
-            let (done, result) = bounded(1);
-            let work = Arc::clone(&work);
-            let task = Box::new(move || {
-                // The driver may have given up: then nobody wants the result.
-                let _ = done.send(work(item));
-            });
-            self.tasks.as_ref().expect("open until dropped").send(task).expect("workers are alive");
-            under_way.push_back((result, permit));
+            queue.push(item, cost, &mut take)?;
         }
-        while !under_way.is_empty() {
-            take_first(&mut under_way)?;
-        }
-        Ok(())
+        queue.finish(&mut take)
+    }
+
+    /// The same for items that come one by one: see [`Queue`].
+    pub fn queue<T, R>(&self, work: impl Fn(T) -> R + Send + Sync + 'static) -> Queue<'_, T, R> {
+        Queue { jobs: self, work: Arc::new(work), under_way: VecDeque::new() }
     }
 
     /// Runs `drive` on each item, as many at a time as there are workers, each in a thread of its own
@@ -118,6 +95,69 @@ impl Jobs {
         });
         let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
         results.into_iter().map(|r| r.expect("every item was driven")).collect()
+    }
+}
+
+/// Items that are worked on in the pool while more of them are found; results come in the order of the
+/// items.
+pub struct Queue<'a, T, R> {
+    jobs: &'a Jobs,
+    work: Arc<dyn Fn(T) -> R + Send + Sync>,
+    under_way: VecDeque<(Receiver<R>, Permit)>,
+}
+
+impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
+    /// Hands an item to the pool, once there is room for the `cost` bytes that it and its result hold;
+    /// meanwhile results are given to `take`.
+    ///
+    /// # Panics
+    /// Where the work on an item panicked.
+    pub fn push<E>(
+        &mut self,
+        item: T,
+        cost: u64,
+        take: &mut impl FnMut(R) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let most = self.jobs.threads() * 4;
+        let permit = loop {
+            if self.under_way.is_empty() {
+                // Only then may this thread wait for others: it holds nothing they could need.
+                break self.jobs.budget.wait(cost);
+            }
+            let room = self.under_way.len() < most;
+            match room.then(|| self.jobs.budget.try_now(cost)).flatten() {
+                Some(permit) => break permit,
+                None => self.take_first(take)?,
+            }
+        };
+        let (done, result) = bounded(1);
+        let work = Arc::clone(&self.work);
+        let task = Box::new(move || {
+            // The driver may have given up: then nobody wants the result.
+            let _ = done.send(work(item));
+        });
+        let tasks = self.jobs.tasks.as_ref().expect("open until dropped");
+        tasks.send(task).expect("workers are alive");
+        self.under_way.push_back((result, permit));
+        Ok(())
+    }
+
+    /// Takes the results of all items so far.
+    ///
+    /// # Panics
+    /// Where the work on an item panicked.
+    pub fn finish<E>(&mut self, take: &mut impl FnMut(R) -> Result<(), E>) -> Result<(), E> {
+        while !self.under_way.is_empty() {
+            self.take_first(take)?;
+        }
+        Ok(())
+    }
+
+    fn take_first<E>(&mut self, take: &mut impl FnMut(R) -> Result<(), E>) -> Result<(), E> {
+        let (result, permit) = self.under_way.pop_front().expect("the caller saw one");
+        let taken = take(result.recv().expect("a worker thread panicked"));
+        drop(permit);
+        taken
     }
 }
 

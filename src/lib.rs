@@ -5,7 +5,7 @@
 //! # The tour
 //!
 //! ```text
-//!  shard dirs
+//!  shards (directories, archives)
 //!     │  artifact::read_shards
 //!     ▼
 //! ArtifactTree ──split──▶ generic tree + one tree per ISA
@@ -23,10 +23,9 @@
 //! In the order of the pipeline:
 //!
 //! - [`target`]: target ids, processors, families;
-//! - [`elf`], [`fatbin`], [`kpack`]: the formats; they take readers, not paths;
+//! - [`elf`], [`fatbin`], [`kpack`], [`tarball`]: the formats; they take readers, not paths;
 //! - [`tree`], [`artifact`], [`database`], [`config`]: what stages work on;
-//! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`], and to look at things [`discover`]
-//!   and [`inspect`]: one folder a stage;
+//! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
 //! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
 //! - [`pipeline`] strings the stages together.
 //!
@@ -50,6 +49,7 @@ pub mod read_at;
 pub mod recombine;
 pub mod split;
 pub mod stage;
+pub mod tarball;
 pub mod target;
 pub mod tree;
 pub mod verify;

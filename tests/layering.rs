@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// except that stages never use each other.
 const LAYERS: &[&[&str]] = &[
     &["error", "read_at", "progress", "jobs", "msgpack"],
-    &["target", "elf", "fatbin", "kpack"],
+    &["target", "elf", "fatbin", "kpack", "tarball"],
     &["tree", "artifact", "config", "database"],
     &["package"],
     &["split", "recombine", "stage", "verify", "discover", "inspect"],

@@ -35,7 +35,11 @@ fn examples() -> PathBuf {
 }
 
 fn shards() -> Vec<Shard> {
-    artifact::read_shards(&examples().join("shards")).unwrap()
+    read_shards(&examples().join("shards"))
+}
+
+fn read_shards(dir: &Path) -> Vec<Shard> {
+    artifact::read_shards(dir, &Jobs::new(2, 64 << 20)).unwrap()
 }
 
 fn config() -> PackagingConfig {
@@ -65,7 +69,7 @@ fn good() -> &'static Path {
         for shard in &shards {
             let artifacts = split_shard(shard, &options);
             write_artifacts(&dir.path().join("all").join(&shard.name), &artifacts);
-            all.push(artifact::read_shards(&dir.path().join("all")).unwrap());
+            all.push(read_shards(&dir.path().join("all")));
         }
         let first = dir.path().join("split");
         copy_tree(&dir.path().join("all").join(&shards[0].name), &first);
@@ -645,7 +649,7 @@ fn undamaged_trees_raise_nothing() {
         let report = verify::directory(&dir.path().join("out"), &options, &jobs, &Silent).unwrap();
         assert_eq!(report.findings, [], "{scope:?} {layout:?}");
     }
-    let split = artifact::read_shards(&good().join("all")).unwrap();
+    let split = read_shards(&good().join("all"));
     let config = config();
     let options = Options { source: Some(&split), config: Some(&config), ..Options::default() };
     let jobs = Jobs::new(2, 64 << 20);
@@ -708,7 +712,7 @@ fn content_of_an_isa_without_a_group_is_left_out() {
         .unwrap()
         .architectures
         .retain(|isa| isa != "gfx1102");
-    let split = artifact::read_shards(&good().join("all")).unwrap();
+    let split = read_shards(&good().join("all"));
     let (groups, _) = recombine::recombine(&split, &config).unwrap();
     let dir = tempfile::tempdir().unwrap();
     write_artifacts(&dir.path().join("out"), &groups);

@@ -1,8 +1,9 @@
 //! Artifacts: a tree of files under *prefixes*, which an install lays over one root.
 //!
 //! `{artifact}_{component}_{target}/artifact_manifest.txt` lists the prefixes, one a line; every
-//! file of the artifact lies under one of them. A listed prefix may be absent. A *shard* is a
-//! directory of artifacts from one build job.
+//! file of the artifact lies under one of them. A listed prefix may be absent. In place of the
+//! directory there may be an archive of the same name (`.tar.zst`, `.tar.xz`, `.tar.gz`). A *shard* is
+//! a directory of artifacts from one build job.
 
 mod name;
 mod read;
@@ -11,7 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError};
-pub use read::{parse_manifest, read_artifact, read_artifacts, read_shards};
+pub use read::{
+    archive_stem, parse_manifest, read_artifact, read_artifacts, read_shard, read_shards,
+};
 
 use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 

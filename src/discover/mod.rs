@@ -1,8 +1,8 @@
 //! Discovering: which ISAs the files of artifacts, shards or libraries have code for, and how much.
 //!
 //! A path is told apart by looking: a file, an artifact (it has a manifest), a directory of artifacts
-//! (a shard, or what splitting and recombining write), a folder of those, or any other directory. In
-//! it, device code stands in fat binaries, kpack archives, bundles and bare code objects, and in the
+//! (a shard, or what splitting and recombining write), a folder of those, or any other directory. An
+//! archive that is called like an artifact is one. In it, device code stands in fat binaries, kpack archives, bundles and bare code objects, and in the
 //! files of kernel databases. Only headers and tables are read.
 
 mod draft;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::artifact::{
-    ArtifactName, ArtifactTree, MANIFEST, read_artifact, read_artifacts, read_shards,
+    ArtifactName, ArtifactTree, MANIFEST, archive_stem, read_artifact, read_artifacts, read_shards,
 };
 use crate::database::Databases;
 use crate::error::{Error, Errors, Result};
@@ -30,7 +30,7 @@ pub use draft::{Draft, draft_config, write_config};
 pub enum PathKind {
     /// One file.
     File,
-    /// A directory with a manifest.
+    /// A directory with a manifest, or an archive called like an artifact.
     Artifact,
     /// A directory of artifacts: a shard, or what splitting or recombining wrote.
     Artifacts,
@@ -147,6 +147,7 @@ fn one(path: &Path, databases: &Databases, jobs: &Jobs) -> Result<PathReport> {
         PathKind::File => return scan::file(path),
         PathKind::Artifact => {
             let called = own_name(path);
+            let called = archive_stem(&called).map(str::to_owned).unwrap_or(called);
             // A name that is none is no fault here: nothing depends on it.
             let name = ArtifactName::parse(&called).ok();
             let artifact = read_artifact(path, name.clone().unwrap_or_else(unnamed))?;
@@ -156,11 +157,11 @@ fn one(path: &Path, databases: &Databases, jobs: &Jobs) -> Result<PathReport> {
             shards.extend(parent.filter(|name| !name.is_empty()));
         }
         PathKind::Artifacts => {
-            read_artifacts(path)?.into_iter().for_each(|artifact| add(None, artifact));
+            read_artifacts(path, jobs)?.into_iter().for_each(|artifact| add(None, artifact));
             shards.push(own_name(path));
         }
         PathKind::Shards => {
-            for shard in read_shards(path)? {
+            for shard in read_shards(path, jobs)? {
                 shard.artifacts.into_iter().for_each(|a| add(Some(&shard.name), a));
                 shards.push(shard.name);
             }
@@ -189,6 +190,9 @@ fn own_name(path: &Path) -> String {
 /// Tells what a path is.
 fn look(path: &Path) -> Result<PathKind, Error> {
     let meta = fs::metadata(path).map_err(|e| Error::io("cannot read", path, e))?;
+    if is_artifact(path) {
+        return Ok(PathKind::Artifact);
+    }
     if meta.is_file() {
         return Ok(PathKind::File);
     }
@@ -197,15 +201,12 @@ fn look(path: &Path) -> Result<PathKind, Error> {
             Error::failed("is a device, socket or pipe (expected a file or directory)").at(path)
         );
     }
-    if is_artifact(path) {
-        return Ok(PathKind::Artifact);
-    }
-    let below = directories(path).map_err(|e| Error::io("cannot read the directory", path, e))?;
+    let below = children(path).map_err(|e| Error::io("cannot read the directory", path, e))?;
     if below.iter().any(|dir| is_artifact(dir)) {
         return Ok(PathKind::Artifacts);
     }
     // What cannot be read two levels down is reported when it is read.
-    let two_below = below.iter().flat_map(|dir| directories(dir).unwrap_or_default());
+    let two_below = below.iter().flat_map(|dir| children(dir).unwrap_or_default());
     for dir in two_below {
         if is_artifact(&dir) {
             return Ok(PathKind::Shards);
@@ -214,15 +215,18 @@ fn look(path: &Path) -> Result<PathKind, Error> {
     Ok(PathKind::Directory)
 }
 
-fn is_artifact(dir: &Path) -> bool {
-    dir.join(MANIFEST).is_file()
+fn is_artifact(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| archive_stem(name.to_str()?));
+    let called = name.is_some_and(|name| ArtifactName::parse(name).is_ok());
+    path.join(MANIFEST).is_file() || called && path.is_file()
 }
 
-fn directories(parent: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The directories and archives in a directory.
+fn children(parent: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(parent)? {
         let path = entry?.path();
-        if path.is_dir() {
+        if path.is_dir() || is_artifact(&path) {
             found.push(path);
         }
     }

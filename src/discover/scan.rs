@@ -216,8 +216,8 @@ fn content(input: &InputFile) -> Result<Seen, Error> {
             }
             State::Plain | State::Converted => Ok(Seen::default()),
             State::Fat => {
-                let fat =
-                    FatBinary::read(&file, image).map_err(|e| damaged("fat binary", e.into()))?;
+                let fat = FatBinary::read_with(&file, image, input.bundles())
+                    .map_err(|e| damaged("fat binary", e.into()))?;
                 let mut seen = Seen::new("fat binary");
                 fat.bundles().values().for_each(|bundle| seen.bundle(bundle));
                 if fat.bundles().is_empty() {

@@ -44,6 +44,16 @@ impl FatBinary {
     /// they point at. A wrapper is paired with its bundle by address: several can share one, and
     /// their order in the file says nothing.
     pub fn read(r: &dyn ReadAt, image: Image) -> Result<Self, FatBinaryError> {
+        Self::read_with(r, image, &BTreeMap::new())
+    }
+
+    /// The same where some bundles of the file, by offset, have been read already: those are not read
+    /// again.
+    pub fn read_with(
+        r: &dyn ReadAt,
+        image: Image,
+        known: &BTreeMap<u64, Arc<Bundle>>,
+    ) -> Result<Self, FatBinaryError> {
         let wrappers = wrapper::read(r, &image)?;
         let section = image.section(HIP_FATBIN);
         let limit = section.map_or(0, |section| section.file_range().end);
@@ -51,6 +61,11 @@ impl FatBinary {
         for wrapper in &wrappers {
             let offset = Self::bundle_offset(&image, wrapper)?;
             if let Entry::Vacant(vacant) = bundles.entry(offset) {
+                let known = known.get(&offset);
+                if let Some(bundle) = known.filter(|b| offset + b.total_size <= limit) {
+                    vacant.insert(Arc::clone(bundle));
+                    continue;
+                }
                 let bundle = Bundle::read(r, offset, limit).map_err(|source| {
                     FatBinaryError::Bundle { wrapper: wrapper.index, offset, source }
                 })?;

@@ -16,6 +16,7 @@ mod rpm;
 mod rpm_header;
 mod tar;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -27,7 +28,6 @@ use crate::fatbin::bundle::is_bundle;
 use crate::fatbin::code_object::CodeObjectHeader;
 use crate::kpack::kpm::Kpm;
 use crate::read_at::{Cursor, OpenFile, ReadAt};
-use crate::tree::InputFile;
 
 pub use code::{
     BundleReport, BundlesReport, CodeObjectReport, EntryReport, KernelReport, KpackReport,
@@ -116,7 +116,8 @@ impl Input {
         if !meta.is_file() {
             return Err(Error::failed("is a device, socket or pipe (expected a file)").at(path));
         }
-        let file = InputFile::new(real, &meta).open().map_err(cannot)?;
+        let file = File::open(&real).map_err(cannot)?;
+        let file = OpenFile::new(file, meta.len());
         Ok(Self { path: path.to_owned(), file })
     }
 

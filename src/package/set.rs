@@ -3,11 +3,17 @@
 //! A package's kpack archives are built into a spool first, since a package states the length of a
 //! file before its bytes; both formats then read them from there, and they are removed when the
 //! package is done. Manifests of archives stand in generic packages, which come after the groups'.
+//!
+//! What a package takes out of archives of the input (`.tar.zst`) is needed in the order of the package,
+//! and an archive is a stream: so it is spooled, too, in a file without a name that is as large as those
+//! files of one package, by one pass over each archive.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -18,7 +24,10 @@ use super::{Format, Options, file_name, write};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
-use crate::tree::{EntryKind, KpackPlan, Source, build};
+use crate::tree::{
+    ArchiveFile, Destination, EntryKind, Gather, InputFile, KpackPlan, Source, TreePath, build,
+    by_archive,
+};
 
 /// How a set is written.
 #[derive(Debug)]
@@ -66,7 +75,7 @@ pub fn write_set(
     let (mut first, mut then): (Vec<&Package>, Vec<&Package>) =
         packages.iter().partition(|package| matches!(package.kind, Kind::Group { .. }));
     let formats = options.formats.len() as u64;
-    let total = packages.iter().map(|package| work(package) * formats).sum();
+    let total = packages.iter().map(|package| work(package) * formats + spooling(package)).sum();
     monitor.begin("writing packages", total);
     let mut written = Vec::new();
     let mut faults = Vec::new();
@@ -97,6 +106,13 @@ fn work(package: &Package) -> u64 {
     package.tree.iter().filter_map(|(_, entry)| entry.source()).map(Source::work).sum()
 }
 
+/// Bytes that are read once more, because they are spooled.
+fn spooling(package: &Package) -> u64 {
+    let sources = package.tree.iter().filter_map(|(_, entry)| entry.source());
+    let spooled = sources.filter(|source| source.archive().is_some());
+    spooled.filter(|source| !matches!(source, Source::Kpack(_))).map(Source::work).sum()
+}
+
 fn one(
     package: &Package,
     options: &SetOptions,
@@ -106,7 +122,8 @@ fn one(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<PackageFile>> {
-    let spooled = Spooled::build(package, spool, jobs, monitor)?;
+    let (spooled, package) = Spooled::build(package, spool, jobs, monitor)?;
+    let package = &package;
     let mut files = Vec::new();
     for (format, compression) in &options.formats {
         let name = file_name(package, *format);
@@ -135,29 +152,48 @@ fn one(
 struct Spooled(Vec<PathBuf>);
 
 impl Spooled {
-    fn build(
-        package: &Package,
+    /// Makes the package's archives, and gives the package with all that it takes out of archives of
+    /// the input in the spool instead.
+    fn build<'p>(
+        package: &'p Package,
         spool: &Path,
         jobs: &Jobs,
         monitor: &dyn Monitor,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, Cow<'p, Package>), Error> {
+        let sources = package.tree.iter().filter_map(|(path, entry)| Some((entry.source()?, path)));
+        let found = by_archive(sources);
         let mut paths = Vec::new();
-        let mut sets: BTreeMap<&str, Vec<(&KpackPlan, File, PathBuf)>> = BTreeMap::new();
-        for (_, entry) in package.tree.iter() {
-            if let EntryKind::File(Source::Kpack(plan)) = &entry.kind {
-                let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));
-                let file =
-                    File::create_new(&path).map_err(|e| Error::io("cannot make", &path, e))?;
-                paths.push(path.clone());
-                sets.entry(plan.set()).or_default().push((plan, file, path));
+        let mut make = |plan| -> Result<(&KpackPlan, File, PathBuf), Error> {
+            let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));
+            let file = File::create_new(&path).map_err(|e| Error::io("cannot make", &path, e))?;
+            paths.push(path.clone());
+            Ok((plan, file, path))
+        };
+        let mut sets: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for (source, _) in found.others {
+            if let Source::Kpack(plan) = source {
+                sets.entry(plan.set()).or_default().push(make(plan)?);
             }
         }
         for set in sets.values() {
-            let set: Vec<_> =
-                set.iter().map(|(plan, file, path)| (*plan, file, path.as_path())).collect();
-            build::kpacks(&set, jobs, monitor)?;
+            build::kpacks(&of_set(set), jobs, monitor)?;
         }
-        Ok(Self(paths))
+        let mut substituted = Cow::Borrowed(package);
+        for (archive, sources) in found.archives {
+            let mut files = Vec::new();
+            let mut sets: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+            for (source, path) in sources {
+                match source {
+                    Source::Kpack(plan) => {
+                        sets.entry(plan.set()).or_default().push(make(plan)?);
+                    }
+                    source => files.push((source, path)),
+                }
+            }
+            let sets: Vec<_> = sets.values().map(|set| of_set(set)).collect();
+            substitute(&mut substituted, &archive, &files, sets, spool, jobs, monitor)?;
+        }
+        Ok((Self(paths), substituted))
     }
 
     fn remove(self) -> Result<(), Error> {
@@ -166,4 +202,46 @@ impl Spooled {
         }
         Ok(())
     }
+}
+
+fn of_set<'s>(
+    set: &'s [(&'s KpackPlan, File, PathBuf)],
+) -> Vec<(&'s KpackPlan, &'s File, &'s Path)> {
+    set.iter().map(|(plan, file, path)| (*plan, file, path.as_path())).collect()
+}
+
+/// Passes over an archive of the input: builds the `sets`, and spools the `files`, which the package
+/// then has from there.
+fn substitute(
+    package: &mut Cow<'_, Package>,
+    archive: &ArchiveFile,
+    files: &[(&Source, &TreePath)],
+    sets: Vec<Vec<(&KpackPlan, &File, &Path)>>,
+    spool: &Path,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<(), Error> {
+    let file =
+        tempfile::tempfile_in(spool).map_err(|e| Error::io("cannot make a file in", spool, e))?;
+    let file = Arc::new(file);
+    let mut gather = Gather::default();
+    let mut places = Vec::new();
+    let mut at = 0;
+    for (source, path) in files {
+        let len = source.len().unwrap_or_default();
+        gather.file(source, Destination::At(spool, &file, at));
+        places.push(((*path).clone(), at, len));
+        at += len;
+    }
+    sets.into_iter().for_each(|set| gather.kpacks(set));
+    gather.run(archive, jobs, monitor)?;
+    let tree = &mut package.to_mut().tree;
+    for (path, offset, len) in places {
+        let Some(mut entry) = tree.remove(&path) else { continue };
+        let shown = archive.path().join(path.as_path());
+        let input = InputFile::spooled(shown, Arc::clone(&file), offset, len);
+        entry.kind = EntryKind::File(Source::File(Arc::new(input)));
+        tree.insert(path, entry).expect("the path was taken out");
+    }
+    Ok(())
 }

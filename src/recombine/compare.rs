@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::kpack::reader::Archive;
-use crate::read_at::OpenFile;
-use crate::tree::{EntryKind, InputFile, KpackPlan, Source, Tree, TreePath};
+use crate::read_at::Cursor;
+use crate::tree::{
+    CodeObjectAt, EntryKind, InputFile, KpackPlan, OpenInput, Source, Tree, TreePath,
+};
 
 /// How two trees differ; paths in order, directories not counted.
 #[derive(Debug, Default)]
@@ -67,6 +69,11 @@ pub fn contents<'a>(
 pub fn same(a: &Source, b: &Source) -> Result<Option<String>> {
     match (a, b) {
         (Source::Kpack(a), Source::Kpack(b)) => plans(a, b),
+        // Members of archives are hashed while they stream by, so that each is not looked up again.
+        (Source::File(a), Source::File(b)) if digests(a, b) && a.len() == b.len() => {
+            let equal = digest(a)? == digest(b)?;
+            Ok((!equal).then(|| "the same size, other bytes".to_owned()))
+        }
         (Source::File(a), Source::File(b)) if is_kpack(a.path()) && is_kpack(b.path()) => {
             kpacks(a, b)
         }
@@ -84,6 +91,21 @@ pub fn same(a: &Source, b: &Source) -> Result<Option<String>> {
     }
 }
 
+/// Whether comparing digests is less work than comparing bytes, and says as much.
+fn digests(a: &InputFile, b: &InputFile) -> bool {
+    !(is_kpack(a.path()) && is_kpack(b.path())) && (a.digest().is_some() || b.digest().is_some())
+}
+
+fn digest(input: &InputFile) -> Result<blake3::Hash, Error> {
+    if let Some(known) = input.digest() {
+        return Ok(known);
+    }
+    let mut hasher = blake3::Hasher::new();
+    let stream = Cursor::new(open(input)?, 0, input.len());
+    let hashed = hasher.update_reader(stream).map(|hasher| hasher.finalize());
+    hashed.map_err(|e| Error::io("cannot read", input.path(), e))
+}
+
 fn is_kpack(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "kpack")
 }
@@ -96,9 +118,23 @@ fn read_error(source: &Source, e: io::Error) -> Error {
     Error::io("cannot read", path, e)
 }
 
+/// Opens the input of a code object, unless it is what is open: a member of an archive is read forward.
+fn keep_open<'o, 'a>(
+    open: &'o mut Option<(&'a InputFile, OpenInput<'a>)>,
+    object: &'a CodeObjectAt,
+) -> Result<&'o OpenInput<'a>, Error> {
+    let input = &*object.input;
+    match open {
+        Some((opened, _)) if std::ptr::eq(*opened, input) => {}
+        _ => *open = Some((input, self::open(input)?)),
+    }
+    Ok(&open.as_ref().expect("just opened").1)
+}
+
 /// Two archives to be built: the same kernels with the same code.
 fn plans(a: &Arc<KpackPlan>, b: &Arc<KpackPlan>) -> Result<Option<String>> {
     let name = |kernel: &crate::tree::PlannedKernel| format!("{}#{}", kernel.name, kernel.co_index);
+    let (mut left_open, mut right_open) = (None, None);
     for (first, second) in a.kernels().iter().zip(b.kernels()) {
         let (left, right) = (name(first), name(second));
         if left != right {
@@ -106,9 +142,14 @@ fn plans(a: &Arc<KpackPlan>, b: &Arc<KpackPlan>) -> Result<Option<String>> {
             return Ok(Some(format!("the first differing kernel is {lone}: only one has it")));
         }
         let (x, y) = (&first.code_object, &second.code_object);
-        let equal = x.size() == y.size()
-            && x.with_stream(|mut s| y.with_stream(|mut t| streams(&mut s, &mut t)))
-                .map_err(|e| Error::io("cannot read", x.input.path(), e))?;
+        let equal = x.size() == y.size() && {
+            let x_file = keep_open(&mut left_open, x)?;
+            let y_file = keep_open(&mut right_open, y)?;
+            let cannot = |e: io::Error| Error::io("cannot read", x.input.path(), e);
+            let mut s = x.open_in(x_file).map_err(cannot)?;
+            let mut t = y.open_in(y_file).map_err(cannot)?;
+            streams(&mut s, &mut t).map_err(cannot)?
+        };
         if !equal {
             return Ok(Some(format!("the first differing kernel is {left}")));
         }
@@ -116,11 +157,12 @@ fn plans(a: &Arc<KpackPlan>, b: &Arc<KpackPlan>) -> Result<Option<String>> {
     Ok(longer(a.kernels().get(b.kernels().len()), b.kernels().get(a.kernels().len()), name))
 }
 
+fn open(input: &InputFile) -> Result<OpenInput<'_>, Error> {
+    input.open().map_err(|e| Error::io("cannot read", input.path(), e))
+}
+
 /// Two archives on disk: the same, whatever their compression.
 fn kpacks(a: &InputFile, b: &InputFile) -> Result<Option<String>> {
-    let open = |input: &InputFile| -> Result<OpenFile, Error> {
-        input.open().map_err(|e| Error::io("cannot read", input.path(), e))
-    };
     let (file_a, file_b) = (open(a)?, open(b)?);
     let bad = |path: &Path| {
         let path = path.to_owned();

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::elf::{self, Image, Piece};
-use crate::read_at::{OpenFile, ReadAt, Window};
-use crate::tree::{InputFile, Source};
+use crate::read_at::{ReadAt, Window};
+use crate::tree::{InputFile, OpenInput, Source};
 
 /// The names of the sections that differ, sorted; `None` where the two are not both programs or
 /// libraries with sections. Headers that differ where no section does are called `headers`.
@@ -70,19 +70,19 @@ fn equal(a: &File, at: u64, b: &File, there: u64, size: u64) -> io::Result<bool>
 }
 
 /// The content of a tree's file, read by position.
-enum File {
-    Whole(OpenFile),
+enum File<'a> {
+    Whole(OpenInput<'a>),
     Pieces {
-        input: OpenFile,
+        input: OpenInput<'a>,
         /// Each with its start in the output.
         pieces: Vec<(u64, Piece)>,
         len: u64,
     },
 }
 
-impl File {
-    fn open(source: &Source) -> io::Result<Option<Self>> {
-        let pieces = |input: &InputFile, pieces: &Arc<[Piece]>| -> io::Result<Self> {
+impl<'a> File<'a> {
+    fn open(source: &'a Source) -> io::Result<Option<Self>> {
+        let pieces = |input: &'a InputFile, pieces: &Arc<[Piece]>| -> io::Result<Self> {
             let mut len = 0;
             let mut placed = Vec::new();
             for piece in pieces.iter() {
@@ -91,15 +91,17 @@ impl File {
             }
             Ok(Self::Pieces { input: input.open()?, pieces: placed, len })
         };
+        // Members of archives are known by digests: going through one by position would take long.
+        let on_disk = |input: &InputFile| input.digest().is_none();
         Ok(match source {
-            Source::File(input) => Some(Self::Whole(input.open()?)),
-            Source::Pieces { input, pieces: list } => Some(pieces(input, list)?),
+            Source::File(input) if on_disk(input) => Some(Self::Whole(input.open()?)),
+            Source::Pieces { input, pieces: list } if on_disk(input) => Some(pieces(input, list)?),
             _ => None,
         })
     }
 }
 
-impl ReadAt for File {
+impl ReadAt for File<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::Whole(file) => file.len(),

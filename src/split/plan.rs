@@ -191,7 +191,7 @@ impl Plan<'_> {
             }
             State::Fat => {}
         }
-        let fat = FatBinary::read(&file, image).map_err(|e| {
+        let fat = FatBinary::read_with(&file, image, input.bundles()).map_err(|e| {
             at(Error::failed("its device code cannot be taken apart").because(e))
                 .hint("the file is damaged: build or copy it again")
         })?;

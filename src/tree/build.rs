@@ -2,18 +2,20 @@
 //!
 //! Several archives are built side by side from the same fat binaries, one for each ISA: so a
 //! compressed bundle is decompressed once for all of them, and a plain one is read from its start to
-//! its end. Code objects are compressed in the pool and stored in the order of the plan; what is in
-//! flight is bounded by the pool's budget.
+//! its end. Code objects are compressed in the pool and stored in the order of the plan, whatever the
+//! order in which they come; what is in flight is bounded by the pool's budget.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::input::InputFile;
 use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, PlannedKernel};
-use super::source::InputFile;
 use crate::error::Error;
 use crate::fatbin::BundleError;
 use crate::fatbin::bundle::{Bundle, BundleEntry, Form};
@@ -21,6 +23,7 @@ use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
 use crate::jobs::Jobs;
 use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER, WriteError, Writer};
 use crate::progress::Monitor;
+use crate::read_at::ReadAt;
 use crate::target::TargetId;
 
 /// Builds archives, each into the file that goes with it: open for writing at its start, and the
@@ -31,25 +34,45 @@ pub fn kpacks(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<(), Error> {
-    let mut archives = Vec::new();
-    for (plan, file, path) in plans {
-        archives.push(Archive::new(plan, file, path)?);
+    let (mut set, items) = Set::new(plans)?;
+    jobs.ordered(items, Item::in_flight, Item::pack_from_input, |packed| {
+        set.store(packed?, monitor)
+    })?;
+    set.finish()
+}
+
+/// Archives that are being built side by side.
+pub(super) struct Set<'a> {
+    archives: Vec<Archive<'a>>,
+    buffers: Arc<Buffers>,
+}
+
+impl<'a> Set<'a> {
+    /// Begins the archives; returns the items that they are made of, best taken in this order.
+    pub fn new(plans: &[(&'a KpackPlan, &'a File, &'a Path)]) -> Result<(Self, Vec<Item>), Error> {
+        let archives = plans.iter().map(|(plan, file, path)| Archive::new(plan, file, path));
+        let archives = archives.collect::<Result<Vec<_>, _>>()?;
+        let buffers = Arc::new(Buffers::default());
+        let items = items(&archives, &buffers);
+        Ok((Self { archives, buffers }, items))
     }
-    let items = items(&archives);
-    let buffers = Arc::new(Buffers::default());
-    let used = Arc::clone(&buffers);
-    let pack = move |item: Item| item.pack(&used);
-    jobs.ordered(items, Item::in_flight, pack, |packed| -> Result<(), Error> {
-        for Packed { archive, object, stored, hash } in packed? {
-            let archive = &mut archives[archive];
+
+    /// Stores what came of an item.
+    pub fn store(&mut self, packed: Vec<Packed>, monitor: &dyn Monitor) -> Result<(), Error> {
+        for Packed { archive, object, stored, hash } in packed {
+            let archive = &mut self.archives[archive];
             let size = archive.objects[object].0.size();
-            archive.store(object, &stored, hash)?;
-            buffers.give_back(stored);
+            archive.offer(object, &stored, hash)?;
+            self.buffers.give_back(stored);
             monitor.advance(size);
         }
         Ok(())
-    })?;
-    archives.into_iter().try_for_each(Archive::finish)
+    }
+
+    /// Ends the archives, of which all items have been stored.
+    pub fn finish(self) -> Result<(), Error> {
+        self.archives.into_iter().try_for_each(Archive::finish)
+    }
 }
 
 /// Buffers that go round: fresh memory for each code object would cost about as much as copying it.
@@ -82,6 +105,17 @@ struct Archive<'a> {
     writer: Writer<BufWriter<&'a File>>,
     /// Code objects that are stored already, of those that were hashed.
     ordinals: HashMap<blake3::Hash, u32>,
+    /// The object whose turn it is.
+    next: usize,
+    /// Objects that came before their turn, in the spool.
+    early: BTreeMap<usize, Early>,
+    spool: Option<(File, u64)>,
+}
+
+/// A stored form in the spool.
+struct Early {
+    range: Range<u64>,
+    hash: Option<blake3::Hash>,
 }
 
 impl<'a> Archive<'a> {
@@ -89,7 +123,51 @@ impl<'a> Archive<'a> {
         let out = BufWriter::with_capacity(256 * 1024, file);
         let writer = Writer::new(out, plan.group_name(), plan.isa(), plan.compression())
             .map_err(|e| failed(path, e))?;
-        Ok(Self { plan, path, objects: plan.objects(), writer, ordinals: HashMap::new() })
+        Ok(Self {
+            plan,
+            path,
+            objects: plan.objects(),
+            writer,
+            ordinals: HashMap::new(),
+            next: 0,
+            early: BTreeMap::new(),
+            spool: None,
+        })
+    }
+
+    /// Takes an object's stored form: writes it if it is its turn, and then those whose turn it is by
+    /// that; else keeps it in a file without a name beside the archive.
+    fn offer(
+        &mut self,
+        object: usize,
+        stored: &[u8],
+        hash: Option<blake3::Hash>,
+    ) -> Result<(), Error> {
+        let path = self.path;
+        let cannot = |e| Error::io("cannot keep a code object for its turn in", path, e);
+        if object != self.next {
+            if self.spool.is_none() {
+                let dir = path.parent().unwrap_or(Path::new("."));
+                self.spool = Some((tempfile::tempfile_in(dir).map_err(cannot)?, 0));
+            }
+            let (spool, end) = self.spool.as_mut().expect("just made");
+            spool.write_all_at(stored, *end).map_err(cannot)?;
+            let range = *end..*end + stored.len() as u64;
+            *end = range.end;
+            self.early.insert(object, Early { range, hash });
+            return Ok(());
+        }
+        self.store(object, stored, hash)?;
+        self.next += 1;
+        while let Some(Early { range, hash }) = self.early.remove(&self.next) {
+            let mut stored = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
+            if let Some((spool, _)) = &self.spool {
+                spool.read_exact_at(&mut stored, range.start).map_err(cannot)?;
+            }
+            self.store(self.next, &stored, hash)?;
+            self.next += 1;
+        }
+        Ok(())
     }
 
     fn store(
@@ -116,6 +194,7 @@ impl<'a> Archive<'a> {
     }
 
     fn finish(self) -> Result<(), Error> {
+        assert_eq!(self.next, self.objects.len(), "every object is stored");
         let (mut out, written) = self.writer.finish().map_err(|e| failed(self.path, e))?;
         out.flush().map_err(|e| Error::io("cannot write", self.path, e))?;
         self.plan.set_built(BuiltKpack {
@@ -142,15 +221,16 @@ struct Wanted {
 }
 
 /// What one task reads: an entry of a plain bundle, or all wanted ones of a compressed bundle.
-struct Item {
-    input: Arc<InputFile>,
+pub(super) struct Item {
+    buffers: Arc<Buffers>,
+    pub input: Arc<InputFile>,
     bundle: Arc<Bundle>,
     wanted: Vec<Wanted>,
 }
 
 /// Cuts the archives' objects into tasks. Bundles come in the order in which the archives' sorted
 /// kernels name them first, so each archive gets its objects in its own order.
-fn items(archives: &[Archive]) -> Vec<Item> {
+fn items(archives: &[Archive], buffers: &Arc<Buffers>) -> Vec<Item> {
     let mut objects: Vec<(&PlannedKernel, &CodeObjectAt, Wanted)> = Vec::new();
     for (archive, built) in archives.iter().enumerate() {
         // Only code objects of one size can be equal, so only those are hashed.
@@ -199,6 +279,7 @@ fn items(archives: &[Archive]) -> Vec<Item> {
         match item {
             Some(item) => items[item].wanted.push(wanted),
             None => items.push(Item {
+                buffers: Arc::clone(buffers),
                 input: Arc::clone(&at.input),
                 bundle: Arc::clone(&at.bundle),
                 wanted: vec![wanted],
@@ -208,7 +289,8 @@ fn items(archives: &[Archive]) -> Vec<Item> {
     items
 }
 
-struct Packed {
+/// A code object as it is stored in its archive.
+pub(super) struct Packed {
     archive: usize,
     object: usize,
     stored: Vec<u8>,
@@ -216,6 +298,27 @@ struct Packed {
 }
 
 impl Item {
+    /// What it reads of its input: of a plain bundle the entry, of a compressed one all.
+    pub fn range(&self) -> Range<u64> {
+        let Bundle { offset, total_size, form, entries } = &*self.bundle;
+        match form {
+            Form::Compressed(_) => *offset..offset.saturating_add(*total_size),
+            Form::Plain => {
+                let BundleEntry { offset: at, size, .. } = &entries[self.wanted[0].entry];
+                let start = offset.saturating_add(*at);
+                start..start.saturating_add(*size)
+            }
+        }
+    }
+
+    /// Bytes that it holds in memory while it is packed and until it is written, with what it reads.
+    pub fn in_flight_held(&self) -> u64 {
+        match self.bundle.form {
+            Form::Plain => self.in_flight(),
+            Form::Compressed(_) => self.in_flight() + self.bundle.total_size,
+        }
+    }
+
     /// Bytes that it holds in memory while it is packed and until it is written.
     fn in_flight(&self) -> u64 {
         let one = |wanted: &Wanted| {
@@ -234,10 +337,16 @@ impl Item {
         }
     }
 
-    /// Reads, checks and compresses its code objects.
-    fn pack(self, buffers: &Buffers) -> Result<Vec<Packed>, Error> {
-        let Self { input, bundle, wanted } = self;
+    fn pack_from_input(self) -> Result<Vec<Packed>, Error> {
+        let input = Arc::clone(&self.input);
         let file = input.open().map_err(|e| Error::io("cannot read", input.path(), e))?;
+        self.pack(&file)
+    }
+
+    /// Reads, checks and compresses its code objects. `file` is its input, or as much of it as
+    /// [`Self::range`] says, at its place.
+    pub fn pack(self, file: &dyn ReadAt) -> Result<Vec<Packed>, Error> {
+        let Self { buffers, input, bundle, wanted } = self;
         let mut packed = Vec::new();
         let mut fault = None;
         let mut pack = |entry: &BundleEntry, stream: &mut dyn Read| -> Result<(), BundleError> {
@@ -250,10 +359,10 @@ impl Item {
             Ok(())
         };
         let read = match bundle.form {
-            Form::Compressed(_) => bundle.for_each_entry(&file, pack),
+            Form::Compressed(_) => bundle.for_each_entry(file, pack),
             Form::Plain => {
                 let entry = &bundle.entries[wanted[0].entry];
-                bundle.open_entry(&file, entry).and_then(|mut stream| pack(entry, &mut stream))
+                bundle.open_entry(file, entry).and_then(|mut stream| pack(entry, &mut stream))
             }
         };
         let place = |entry: Option<usize>| match entry {

@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Entry, EntryKind, InputFile, Source, Tree, TreePath, build};
+use super::gather::by_archive;
+use super::{
+    ArchiveFile, Destination, Entry, EntryKind, Gather, InputFile, KpackPlan, Source, Tree,
+    TreePath, build,
+};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
@@ -35,25 +39,33 @@ pub fn write(
 ) -> Result<()> {
     let sink = Sink { copying, jobs, monitor };
     let roots: Vec<PathBuf> = trees.iter().map(|(name, _)| part.join(name)).collect();
+    let mut outputs = Vec::new();
+    for (root, (_, tree)) in roots.iter().zip(trees) {
+        make_dirs(root, tree)?;
+        outputs.extend(tree.iter().filter_map(|(path, entry)| {
+            let source = entry.source()?;
+            Some((source, Output { to: root.join(path.as_path()), path, entry, source }))
+        }));
+    }
+    let found = by_archive(outputs.into_iter());
     let mut units = Vec::new();
     let mut manifests = Vec::new();
     let mut archives: BTreeMap<&str, Vec<Output>> = BTreeMap::new();
-    for (root, (_, tree)) in roots.iter().zip(trees) {
-        make_dirs(root, tree)?;
-        for (path, entry) in tree.iter() {
-            let EntryKind::File(source) = &entry.kind else { continue };
-            let output = Output { to: root.join(path.as_path()), path, entry, source };
-            match source {
-                // Archives of the same binaries are built together.
-                Source::Kpack(plan) => archives.entry(plan.set()).or_default().push(output),
-                // Manifests need the sizes of the archives, which are known once they are built.
-                Source::Kpm(_) => manifests.push(vec![output]),
-                _ => units.push(vec![output]),
-            }
+    for (archive, outputs) in found.archives {
+        let outputs = outputs.into_iter().map(|(_, output)| output).collect();
+        units.push(Unit { archive: Some(archive), outputs });
+    }
+    for (source, output) in found.others {
+        match source {
+            // Archives of the same binaries are built together.
+            Source::Kpack(plan) => archives.entry(plan.set()).or_default().push(output),
+            // Manifests need the sizes of the archives, which are known once they are built.
+            Source::Kpm(_) => manifests.push(Unit { archive: None, outputs: vec![output] }),
+            _ => units.push(Unit { archive: None, outputs: vec![output] }),
         }
     }
-    units.extend(archives.into_values());
-    let work = |unit: &Vec<Output>| unit.iter().map(|output| output.source.work()).sum::<u64>();
+    units.extend(archives.into_values().map(|outputs| Unit { archive: None, outputs }));
+    let work = |unit: &Unit| unit.outputs.iter().map(|output| output.source.work()).sum::<u64>();
     units.sort_by_key(|unit| std::cmp::Reverse(work(unit)));
     monitor.begin("writing", units.iter().map(work).sum());
     for batch in [units, manifests] {
@@ -64,7 +76,10 @@ pub fn write(
                 if full.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                monitor.at(&unit[0].path.to_string());
+                monitor.at(&match &unit.archive {
+                    Some(archive) => archive.path().display().to_string(),
+                    None => unit.outputs[0].path.to_string(),
+                });
                 let written = sink.unit(unit);
                 if written.as_ref().is_err_and(Error::is_disk_full) {
                     full.store(true, Ordering::Relaxed);
@@ -123,7 +138,7 @@ fn finish_dirs(root: &Path, tree: &Tree) -> Result<(), Error> {
     Ok(())
 }
 
-fn set_mtime(path: &Path, mtime: Option<i64>) -> io::Result<()> {
+pub(super) fn set_mtime(path: &Path, mtime: Option<i64>) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
     let Some(tv_sec) = mtime else { return Ok(()) };
     let time = Timespec { tv_sec, tv_nsec: 0 };
@@ -139,6 +154,13 @@ struct Output<'a> {
     source: &'a Source,
 }
 
+/// What is written by one driver.
+struct Unit<'a> {
+    /// The archive of the input that all of it comes from.
+    archive: Option<Arc<ArchiveFile>>,
+    outputs: Vec<Output<'a>>,
+}
+
 struct Sink<'a> {
     copying: Copying,
     jobs: &'a Jobs,
@@ -146,21 +168,33 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// Writes one file, or the archives of the same binaries.
-    fn unit(&self, outputs: &[Output]) -> Result<(), Error> {
-        let mut plans = Vec::new();
-        for Output { to, entry, source, .. } in outputs {
+    /// Writes one file, or the archives of the same binaries, or all that comes from an archive.
+    fn unit(&self, unit: &Unit) -> Result<(), Error> {
+        let mut gather = Gather::default();
+        let mut sets: BTreeMap<&str, Vec<(&KpackPlan, File, &Path, &Entry)>> = BTreeMap::new();
+        for Output { to, entry, source, .. } in &unit.outputs {
             match source {
                 Source::Kpack(plan) => {
                     let file = File::create_new(to).map_err(|e| Error::io("cannot make", to, e))?;
-                    plans.push((&**plan, file, to.as_path(), *entry));
+                    sets.entry(plan.set()).or_default().push((plan, file, to, entry));
+                }
+                source if unit.archive.is_some() => {
+                    gather.file(source, Destination::New(to, entry));
                 }
                 source => self.file(to, entry, source)?,
             }
         }
-        let archives: Vec<_> = plans.iter().map(|(plan, file, to, _)| (*plan, file, *to)).collect();
-        build::kpacks(&archives, self.jobs, self.monitor)?;
-        for (_, file, to, entry) in &plans {
+        for set in sets.values() {
+            let plans: Vec<_> = set.iter().map(|(plan, file, to, _)| (*plan, file, *to)).collect();
+            match unit.archive {
+                Some(_) => gather.kpacks(plans),
+                None => build::kpacks(&plans, self.jobs, self.monitor)?,
+            }
+        }
+        if let Some(archive) = &unit.archive {
+            gather.run(archive, self.jobs, self.monitor)?;
+        }
+        for (_, file, to, entry) in sets.values().flatten() {
             file.set_permissions(Permissions::from_mode(entry.mode))
                 .and_then(|()| set_mtime(to, entry.mtime))
                 .map_err(|e| Error::io("cannot set mode and time", to, e))?;
@@ -204,7 +238,9 @@ impl Sink<'_> {
     }
 
     fn copy_whole(&self, input: &Arc<InputFile>, to: &mut File) -> io::Result<()> {
-        let mut from = input.open_file()?;
+        let Some(mut from) = input.open_file()? else {
+            return Source::File(Arc::clone(input)).copy_to(to).map(|n| self.monitor.advance(n));
+        };
         if rustix::fs::ioctl_ficlone(&to, &from).is_ok() {
             self.monitor.advance(input.len());
             return Ok(());
@@ -225,7 +261,7 @@ impl Sink<'_> {
 }
 
 /// The input file that a source reads, for messages.
-fn origin(source: &Source) -> Option<&Path> {
+pub(super) fn origin(source: &Source) -> Option<&Path> {
     match source {
         Source::File(input) | Source::Pieces { input, .. } => Some(input.path()),
         _ => None,

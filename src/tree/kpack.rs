@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::source::InputFile;
+use super::input::{ArchiveFile, InputFile};
 use crate::fatbin::bundle::{Bundle, BundleEntry};
 use crate::kpack::kpm::{Kpm, KpmFile};
 use crate::kpack::writer::Compression;
+use crate::read_at::ReadAt;
 use crate::target::TargetId;
 
 /// Where one code object lies in the input.
@@ -33,14 +34,9 @@ impl CodeObjectAt {
         self.entry().size
     }
 
-    /// Hands the code object to `read` as a stream.
-    pub fn with_stream<T>(
-        &self,
-        read: impl FnOnce(&mut dyn Read) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let file = self.input.open()?;
-        let mut stream = self.bundle.open_entry(&file, self.entry()).map_err(io::Error::other)?;
-        read(&mut stream)
+    /// The code object as a stream; `file` is its input, open.
+    pub fn open_in<'r>(&self, file: &'r dyn ReadAt) -> io::Result<impl Read + use<'r>> {
+        self.bundle.open_entry(file, self.entry()).map_err(io::Error::other)
     }
 
     /// What tells it from every other code object without reading it: the file, the bundle's offset
@@ -135,6 +131,14 @@ impl KpackPlan {
     /// The same for archives of the same binaries.
     pub fn set(&self) -> &str {
         &self.set
+    }
+
+    /// The archive of the input that all its code objects are in, where there is one.
+    pub(super) fn archive(&self) -> Option<&Arc<ArchiveFile>> {
+        let mut archives =
+            self.kernels.iter().map(|kernel| kernel.code_object.input.in_archive().map(|(a, _)| a));
+        let first = archives.next()??;
+        archives.all(|other| other.is_some_and(|other| Arc::ptr_eq(first, other))).then_some(first)
     }
 
     pub(super) fn group_name(&self) -> &str {

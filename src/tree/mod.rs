@@ -3,7 +3,11 @@
 //! Stages map trees to trees; nothing is read or written until a sink does it. Every directory above
 //! an entry is an entry itself.
 
+mod gather;
+mod input;
+mod keep;
 mod kpack;
+mod members;
 mod path;
 mod source;
 
@@ -16,9 +20,11 @@ pub mod read;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+pub(crate) use gather::{Destination, Gather, by_archive};
+pub use input::{ArchiveFile, InputFile, OpenInput};
 pub use kpack::{BuiltKpack, CodeObjectAt, KpackPlan, KpmPlan, PlannedKernel};
 pub use path::{PathError, TreePath};
-pub use source::{InputFile, Source};
+pub use source::Source;
 
 /// What stands at one path.
 #[derive(Debug, Clone)]

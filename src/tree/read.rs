@@ -82,3 +82,11 @@ impl Walk {
         Ok(())
     }
 }
+
+/// Reads the archive at `path` (`.tar.zst`, `.tar.xz` or `.tar.gz`) with all that is in it, as a
+/// stream and without unpacking it; the tree is that of the directory it was made from. A file
+/// `{path}.sha256sum` beside it is checked. With `digests`, [`InputFile::digest`] is known of its
+/// members.
+pub fn archive(path: &Path, digests: bool) -> Result<Tree> {
+    super::members::archive(path, digests)
+}

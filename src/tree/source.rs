@@ -2,63 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::input::{ArchiveFile, InputFile, OpenInput};
 use super::kpack::{KpackPlan, KpmPlan};
 use crate::elf::Piece;
-use crate::read_at::{Cursor, OpenFile};
-
-/// A file of the input, with what it looked like when it was planned with. It is opened read-only,
-/// anew for each use (so that plans over thousands of files hold no descriptors), and a file that
-/// has changed since is refused.
-#[derive(Debug)]
-pub struct InputFile {
-    path: PathBuf,
-    len: u64,
-    stamp: (u64, u64, i64, i64),
-}
-
-impl InputFile {
-    /// Takes the path with its `lstat` data.
-    pub fn new(path: PathBuf, metadata: &std::fs::Metadata) -> Self {
-        let stamp = (metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
-        Self { path, len: metadata.len(), stamp }
-    }
-
-    /// The path in the file system.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Length in bytes.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Opens it for reading.
-    pub fn open(&self) -> io::Result<OpenFile> {
-        Ok(OpenFile::new(self.open_file()?, self.len))
-    }
-
-    /// Opens it as a plain file, positioned at its start.
-    pub fn open_file(&self) -> io::Result<File> {
-        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-        let file = File::options().read(true).custom_flags(no_follow).open(&self.path)?;
-        let now = file.metadata()?;
-        let stamp = (now.dev(), now.ino(), now.mtime(), now.mtime_nsec());
-        if now.len() != self.len || stamp != self.stamp {
-            return Err(io::Error::other("the file was changed while it was being read"));
-        }
-        Ok(file)
-    }
-}
+use crate::read_at::Cursor;
 
 /// The content of a file in a tree.
 #[derive(Debug, Clone)]
@@ -110,12 +59,24 @@ impl Source {
         }
     }
 
+    /// The archive that all of it is made from, where it is one of the input.
+    pub(crate) fn archive(&self) -> Option<&Arc<ArchiveFile>> {
+        match self {
+            Self::File(input) | Self::Pieces { input, .. } => Some(input.in_archive()?.0),
+            Self::Kpack(plan) => plan.archive(),
+            Self::Bytes(_) | Self::Kpm(_) => None,
+        }
+    }
+
     /// Opens it for reading from the start. A kpack can be read once a sink has built it.
     pub fn open(&self) -> io::Result<Box<dyn Read + Send + '_>> {
         let not_built = || io::Error::other("the kpack has not been built yet");
         Ok(match self {
             Self::Bytes(bytes) => Box::new(&bytes[..]),
-            Self::File(file) => Box::new(file.open_file()?.take(file.len())),
+            Self::File(file) => match file.open_file()? {
+                Some(plain) => Box::new(plain.take(file.len())),
+                None => Box::new(Cursor::new(file.open()?, 0, file.len())),
+            },
             Self::Pieces { input, pieces } => {
                 Box::new(PieceReader { input: Arc::new(input.open()?), pieces, at: None })
             }
@@ -151,7 +112,7 @@ pub(super) const COPY_BUFFER: usize = 256 * 1024;
 
 /// Reads pieces one after the other.
 struct PieceReader<'a> {
-    input: Arc<OpenFile>,
+    input: Arc<OpenInput<'a>>,
     pieces: &'a [Piece],
     at: Option<Box<dyn Read + Send + 'a>>,
 }

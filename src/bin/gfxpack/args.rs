@@ -89,8 +89,8 @@ pub enum Command {
 
 /// Show which architectures artifacts, shards or files have code for, and draft a configuration
 ///
-/// A PATH is a file, an artifact (a directory with artifact_manifest.txt), a shard or another
-/// directory of artifacts, a directory of shards, or any other directory, such as an installed tree;
+/// A PATH is a file, an artifact (a directory with artifact_manifest.txt, or an archive of one, as
+/// blas_lib_generic.tar.zst), a shard or another directory of artifacts, a directory of shards, or any other directory, such as an installed tree;
 /// which it is, is told by looking. Split and recombined trees work as well as fat ones. Code objects
 /// that are stored once count once; bytes are those before compression.
 #[derive(Debug, ClapArgs)]
@@ -234,13 +234,15 @@ pub enum KpackCompression {
 #[derive(Debug, ClapArgs)]
 #[command(group = clap::ArgGroup::new("input").required(true))]
 pub struct Split {
-    /// One artifact
-    #[arg(long, value_name = "DIR", group = "input", requires = "artifact_prefix")]
+    /// One artifact: a directory, or an archive of one (.tar.zst, .tar.xz, .tar.gz), which is read as
+    /// a stream, and checked where a .sha256sum is beside it
+    #[arg(long, value_name = "DIR|ARCHIVE", group = "input", requires = "artifact_prefix")]
     pub artifact_dir: Option<PathBuf>,
     /// Its name without the target, as blas_lib
     #[arg(long, value_name = "NAME", conflicts_with = "batch_artifact_parent_dir")]
     pub artifact_prefix: Option<String>,
-    /// A shard: all artifacts in this directory, their prefixes taken from their names
+    /// A shard: all artifacts in this directory, directories and archives, their prefixes taken from
+    /// their names
     #[arg(long, value_name = "DIR", group = "input")]
     pub batch_artifact_parent_dir: Option<PathBuf>,
     /// Where the split artifacts go
@@ -292,7 +294,7 @@ pub struct Verify {
     #[arg(long, value_name = "DIR")]
     pub artifacts_dir: PathBuf,
     /// What they were made from: the shard of split artifacts, the directory of shards of recombined
-    /// ones; then also nothing of it may be lost or changed
+    /// ones, archives among them or not; then also nothing of it may be lost or changed
     #[arg(long, value_name = "DIR")]
     pub source: Option<PathBuf>,
     /// The packaging configuration that they were recombined by
@@ -369,7 +371,7 @@ pub struct Package {
 
 #[derive(Debug, ClapArgs)]
 pub struct Build {
-    /// Directory with a directory of artifacts for each shard
+    /// Directory with a directory of artifacts, or archives of them, for each shard
     #[arg(long, value_name = "DIR")]
     pub input_shards_dir: PathBuf,
     #[command(flatten)]

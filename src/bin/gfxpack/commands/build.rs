@@ -16,7 +16,7 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging)?;
     let splitting = split::options(&args.splitting, Scope::Prefix)?;
     let jobs = jobs(global);
-    let shards = read_shards(&args.input_shards_dir)?;
+    let shards = read_shards(&args.input_shards_dir, &jobs)?;
     let definitions = plan.definitions.as_ref();
     let (packages, report) =
         plan_build(&shards, &plan.groups, definitions, &splitting, &plan.staging, &jobs)?;

@@ -23,11 +23,12 @@ use crate::output::Ui;
 
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging)?;
-    let artifacts = read_artifacts(&args.artifacts_dir)?;
+    let jobs = jobs(global);
+    let artifacts = read_artifacts(&args.artifacts_dir, &jobs)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
-    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, &jobs(global), ui)
+    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
 }
 
 /// What the arguments and configuration files say about packaging.

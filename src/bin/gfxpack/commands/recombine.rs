@@ -16,12 +16,13 @@ use crate::output::Ui;
 
 pub fn run(args: &Recombine, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = PackagingConfig::load(&args.config)?;
-    let shards = read_shards(&args.input_shards_dir)?;
+    let jobs = jobs(global);
+    let shards = read_shards(&args.input_shards_dir, &jobs)?;
     let (artifacts, report) = recombine(&shards, &config)?;
     tell(&report, ui);
     let output = OutputDir::create(&args.output_dir, args.force, &[&args.input_shards_dir])?;
     let copying = if args.copy { Copying::Copy } else { Copying::Link };
-    write_artifacts(&artifacts, output, copying, &jobs(global), ui)?;
+    write_artifacts(&artifacts, output, copying, &jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
     let json = serde_json::json!({ "status": "done", "output": output, "recombine": report });
     ui.result(&json, || {

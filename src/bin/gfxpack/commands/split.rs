@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gfxpack::artifact::{ArtifactName, COMPONENTS, read_artifact, read_artifacts};
+use gfxpack::artifact::{ArtifactName, COMPONENTS, archive_stem, read_artifact, read_artifacts};
 use gfxpack::database::Databases;
 use gfxpack::error::{Error, Result};
 use gfxpack::kpack::writer::Compression;
@@ -27,7 +27,7 @@ pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
             let prefix = args.artifact_prefix.as_deref().unwrap_or_default();
             (vec![read_artifact(dir, name(dir, prefix)?)?], dir, true)
         }
-        (None, Some(parent)) => (read_artifacts(parent)?, parent, false),
+        (None, Some(parent)) => (read_artifacts(parent, &jobs)?, parent, false),
         (None, None) => return Err(Error::usage("no input is named").into()),
     };
     let (outputs, reports) = split_all(&artifacts, &options, &jobs)?;
@@ -51,11 +51,12 @@ pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name of the artifact in `dir`: the prefix as it was given, the target from the directory's
-/// name where that goes with the prefix.
+/// The name of the artifact in `dir`: the prefix as it was given, the target from the directory's or
+/// archive's name where that goes with the prefix.
 fn name(dir: &Path, prefix: &str) -> Result<ArtifactName> {
     let called = dir.canonicalize().ok().and_then(|dir| Some(dir.file_name()?.to_owned()));
     let called = called.unwrap_or_default().to_string_lossy().into_owned();
+    let called = archive_stem(&called).unwrap_or(&called);
     let target = called.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
     let target = target.filter(|target| !target.is_empty()).unwrap_or("fat");
     ArtifactName::parse(&format!("{prefix}_{target}")).map_err(|e| {

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gfxpack::artifact::{ArtifactName, Shard, read_artifacts, read_shards};
+use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shards};
 use gfxpack::config::PackagingConfig;
 use gfxpack::error::{Error, Result};
+use gfxpack::jobs::Jobs;
 use gfxpack::verify::{Allow, Finding, Options, Report, Severity, directory, junit};
 use globset::Glob;
 
@@ -17,14 +18,15 @@ use crate::table::printable;
 
 pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = args.config.as_deref().map(PackagingConfig::load).transpose()?;
-    let source = args.source.as_deref().map(source).transpose()?;
+    let jobs = jobs(global);
+    let source = args.source.as_deref().map(|dir| source(dir, &jobs)).transpose()?;
     let options = Options {
         databases: split::databases(&args.databases)?,
         config: config.as_ref(),
         source: source.as_deref(),
         allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
     };
-    let report = directory(&args.artifacts_dir, &options, &jobs(global), ui)?;
+    let report = directory(&args.artifacts_dir, &options, &jobs, ui)?;
     if let Some(path) = &args.junit {
         std::fs::write(path, junit(&report, args.warnings_as_errors))
             .map_err(|e| Error::io("cannot write", path, e))?;
@@ -42,18 +44,18 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
 }
 
 /// What the artifacts were made from: a shard, or a directory of shards.
-fn source(dir: &Path) -> Result<Vec<Shard>> {
+fn source(dir: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
     let listing =
         std::fs::read_dir(dir).map_err(|e| Error::io("cannot read the source", dir, e))?;
     let is_artifact = |entry: std::fs::DirEntry| {
         let name = entry.file_name();
-        name.to_str().is_some_and(|name| ArtifactName::parse(name).is_ok())
+        let name = name.to_str().map(|name| archive_stem(name).unwrap_or(name));
+        name.is_some_and(|name| ArtifactName::parse(name).is_ok())
     };
     if listing.flatten().any(is_artifact) {
-        let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
-        return Ok(vec![Shard { name, artifacts: read_artifacts(dir)? }]);
+        return Ok(vec![read_shard(dir, jobs)?]);
     }
-    read_shards(dir)
+    read_shards(dir, jobs)
 }
 
 /// `ID:GLOB=REASON`

@@ -1,0 +1,341 @@
+//! Files of the input: on disk, or members of an archive.
+//!
+//! A member is read by position like a file, although an archive is a stream: what planning needs was
+//! kept when the archive was read first, and the rest is read from the archive again, which is cheap
+//! for one who goes forward and costs the way from the start for each step back. What needs all of a
+//! member takes it as it streams by ([`super::gather`]).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::fatbin::bundle::Bundle;
+use crate::read_at::{OpenFile, ReadAt, Window};
+use crate::tarball::decode::{Decoded, Format};
+
+/// What a file looked like: device, inode, modification time, length.
+type Stamp = (u64, u64, i64, i64, u64);
+
+fn stamp(meta: &std::fs::Metadata) -> Stamp {
+    (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len())
+}
+
+fn changed() -> io::Error {
+    io::Error::other("the file was changed while it was being read")
+}
+
+/// A file of the input, with what it looked like when it was planned with. It is opened read-only,
+/// anew for each use (so that plans over thousands of files hold no descriptors), and a file that
+/// has changed since is refused.
+#[derive(Debug)]
+pub struct InputFile {
+    path: PathBuf,
+    len: u64,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Disk(Stamp),
+    Member(Member),
+    /// In a file without a name.
+    Spool {
+        file: Arc<File>,
+        offset: u64,
+    },
+}
+
+/// A member of an archive.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub archive: Arc<ArchiveFile>,
+    /// Where its content begins in the decompressed archive.
+    pub offset: u64,
+    /// What was kept of it.
+    pub kept: Kept,
+    /// Digest of its content, where asked for.
+    pub digest: Option<blake3::Hash>,
+}
+
+/// What is in memory of a member.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Its bytes, by offset.
+    pub ranges: Mutex<Ranges>,
+    /// The bundles in it that its wrappers point at, so far as they were recognised.
+    pub bundles: BTreeMap<u64, Arc<Bundle>>,
+}
+
+impl InputFile {
+    /// Takes the path with its `lstat` data.
+    pub fn new(path: PathBuf, metadata: &std::fs::Metadata) -> Self {
+        Self { path, len: metadata.len(), place: Place::Disk(stamp(metadata)) }
+    }
+
+    pub(super) fn member(path: PathBuf, len: u64, member: Member) -> Self {
+        Self { path, len, place: Place::Member(member) }
+    }
+
+    /// A stretch of a file without a name. `path` is for messages.
+    pub(crate) fn spooled(path: PathBuf, file: Arc<File>, offset: u64, len: u64) -> Self {
+        Self { path, len, place: Place::Spool { file, offset } }
+    }
+
+    /// The path in the file system; of a member, the archive's with the member's below.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The archive that it is in and where its content begins, decompressed.
+    pub(super) fn in_archive(&self) -> Option<(&Arc<ArchiveFile>, u64)> {
+        match &self.place {
+            Place::Member(member) => Some((&member.archive, member.offset)),
+            _ => None,
+        }
+    }
+
+    /// The offload bundles that are known without reading, by offset. There are some in members of
+    /// archives only.
+    pub fn bundles(&self) -> &BTreeMap<u64, Arc<Bundle>> {
+        static NONE: BTreeMap<u64, Arc<Bundle>> = BTreeMap::new();
+        match &self.place {
+            Place::Member(member) => &member.kept.bundles,
+            _ => &NONE,
+        }
+    }
+
+    /// The BLAKE3 digest of its content, where it is known without reading.
+    pub fn digest(&self) -> Option<blake3::Hash> {
+        match &self.place {
+            Place::Member(member) => member.digest,
+            _ => None,
+        }
+    }
+
+    /// Opens it for reading at any place.
+    pub fn open(&self) -> io::Result<OpenInput<'_>> {
+        Ok(OpenInput(match &self.place {
+            Place::Disk(_) => Opened::File(OpenFile::new(self.open_disk()?, self.len)),
+            Place::Member(member) => {
+                let forward = Mutex::new(Forward::default());
+                Opened::Member(MemberReader { member, len: self.len, forward })
+            }
+            Place::Spool { file, offset } => {
+                let end = offset.saturating_add(self.len);
+                let file = OpenFile::new(file.try_clone()?, end);
+                let window = Window::new(file, *offset, self.len);
+                Opened::Spool(window.ok_or(io::ErrorKind::UnexpectedEof)?)
+            }
+        }))
+    }
+
+    /// Opens it as a plain file, positioned at its start, where it is one.
+    pub(super) fn open_file(&self) -> io::Result<Option<File>> {
+        match &self.place {
+            Place::Disk(_) => self.open_disk().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn open_disk(&self) -> io::Result<File> {
+        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let file = File::options().read(true).custom_flags(no_follow).open(&self.path)?;
+        match &self.place {
+            Place::Disk(planned) if *planned == stamp(&file.metadata()?) => Ok(file),
+            _ => Err(changed()),
+        }
+    }
+}
+
+/// An open [`InputFile`].
+pub struct OpenInput<'a>(Opened<'a>);
+
+enum Opened<'a> {
+    File(OpenFile),
+    Member(MemberReader<'a>),
+    Spool(Window<OpenFile>),
+}
+
+impl ReadAt for OpenInput<'_> {
+    fn len(&self) -> u64 {
+        match &self.0 {
+            Opened::File(file) => file.len(),
+            Opened::Member(member) => member.len,
+            Opened::Spool(window) => window.len(),
+        }
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match &self.0 {
+            Opened::File(file) => file.read_exact_at(buf, offset),
+            Opened::Member(member) => member.read_exact_at(buf, offset),
+            Opened::Spool(window) => window.read_exact_at(buf, offset),
+        }
+    }
+}
+
+/// An archive of the input, with what it looked like when it was read first.
+#[derive(Debug)]
+pub struct ArchiveFile {
+    path: PathBuf,
+    format: Format,
+    stamp: Stamp,
+}
+
+impl ArchiveFile {
+    /// Takes the path, which says the format by its ending.
+    pub(super) fn new(path: &Path, format: Format) -> io::Result<Self> {
+        let stamp = stamp(&path.metadata()?);
+        Ok(Self { path: path.to_owned(), format, stamp })
+    }
+
+    /// The path in the file system.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins to decompress it; with `digest` for [`Decoded::digest`].
+    pub(super) fn open(&self, digest: bool) -> io::Result<Decoded> {
+        let file = File::open(&self.path)?;
+        if stamp(&file.metadata()?) != self.stamp {
+            return Err(changed());
+        }
+        Ok(Decoded::new(file, self.format, digest))
+    }
+}
+
+/// Stretches of a file in memory.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    by_offset: BTreeMap<u64, Vec<u8>>,
+    held: u64,
+}
+
+impl Ranges {
+    /// Adds bytes, to the last stretch where they follow it.
+    pub fn push(&mut self, offset: u64, bytes: &[u8]) {
+        self.held += bytes.len() as u64;
+        if let Some((start, last)) = self.by_offset.range_mut(..=offset).next_back()
+            && start + last.len() as u64 == offset
+        {
+            last.extend_from_slice(bytes);
+            return;
+        }
+        self.by_offset.insert(offset, bytes.to_vec());
+    }
+
+    /// Bytes that are held.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// The bytes from `offset` on, where one stretch has them all.
+    pub fn get(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let (start, bytes) = self.by_offset.range(..=offset).next_back()?;
+        let from = usize::try_from(offset - start).ok()?;
+        bytes.get(from..from.checked_add(len)?)
+    }
+}
+
+/// Reads a member at any place.
+struct MemberReader<'a> {
+    member: &'a Member,
+    len: u64,
+    forward: Mutex<Forward>,
+}
+
+/// A way through an archive, and how often it was begun.
+#[derive(Default)]
+struct Forward {
+    stream: Option<Decoded>,
+    at: u64,
+    begun: u32,
+}
+
+/// What is kept of a member in addition when it is read at single places.
+const AHEAD: u64 = 64 << 10;
+const KEPT_MAX: u64 = 16 << 20;
+
+/// No plan goes back so often: a file that makes one do so is made to waste time.
+const BEGUN_MAX: u32 = 256;
+
+impl MemberReader<'_> {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.len);
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if self.kept(buf, offset) {
+            return Ok(());
+        }
+        let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
+        let Member { archive, offset: start, kept, .. } = self.member;
+        if buf.len() as u64 > AHEAD {
+            return forward.read(archive, start + offset, buf);
+        }
+        let mut block = vec![0; usize::try_from(AHEAD.min(self.len - offset)).unwrap_or(0)];
+        forward.read(archive, start + offset, &mut block)?;
+        buf.copy_from_slice(&block[..buf.len()]);
+        let mut ranges = kept.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        if ranges.held() < KEPT_MAX {
+            ranges.push(offset, &block);
+        }
+        Ok(())
+    }
+
+    fn kept(&self, buf: &mut [u8], offset: u64) -> bool {
+        let ranges = self.member.kept.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = ranges.get(offset, buf.len());
+        if let Some(there) = there {
+            buf.copy_from_slice(there);
+        }
+        there.is_some()
+    }
+}
+
+impl Forward {
+    /// Fills `buf` from this place of the decompressed archive.
+    fn read(&mut self, archive: &ArchiveFile, place: u64, buf: &mut [u8]) -> io::Result<()> {
+        if self.at > place || self.stream.is_none() {
+            self.begun += 1;
+            if self.begun > BEGUN_MAX {
+                return Err(io::Error::other(format!(
+                    "its headers would make the archive be read more than {BEGUN_MAX} times"
+                )));
+            }
+            self.at = 0;
+            self.stream = Some(archive.open(false)?);
+        }
+        let stream = self.stream.as_mut().expect("just opened");
+        let read = skip(stream, place - self.at).and_then(|()| stream.read_exact(buf));
+        match read {
+            Ok(()) => self.at = place + buf.len() as u64,
+            Err(_) => self.stream = None,
+        }
+        read
+    }
+}
+
+fn skip(stream: &mut Decoded, mut n: u64) -> io::Result<()> {
+    while n > 0 {
+        let chunk = stream.chunk()?.len();
+        if chunk == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let step = usize::try_from(n).unwrap_or(usize::MAX).min(chunk);
+        stream.consume(step);
+        n -= step as u64;
+    }
+    Ok(())
+}
