@@ -19,6 +19,14 @@ pub struct Jobs {
     tasks: Option<Sender<Task>>,
     workers: Vec<JoinHandle<()>>,
     budget: Arc<Budget>,
+    /// How many archives of the input may be passed over at once.
+    passes: Arc<Budget>,
+}
+
+/// Leave to pass over an archive of the input; others wait until it is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    _permit: Permit,
 }
 
 impl Jobs {
@@ -36,8 +44,15 @@ impl Jobs {
             })
             .collect();
         assert!(!workers.is_empty(), "the system refuses to start a thread");
-        let budget = Arc::new(Budget { limit: memory, used: Mutex::new(0), freed: Condvar::new() });
-        Self { tasks: Some(tasks), workers, budget }
+        let budget = |limit| Arc::new(Budget { limit, used: Mutex::new(0), freed: Condvar::new() });
+        let passes = budget((threads as u64 / 2).max(1));
+        Self { tasks: Some(tasks), workers, budget: budget(memory), passes }
+    }
+
+    /// Waits for leave to pass over an archive. One pass keeps two cores busy (one decompresses, the
+    /// other takes what comes) and has buffers of its own, so there are half as many as workers.
+    pub fn turn(&self) -> Turn {
+        Turn { _permit: self.passes.wait(1) }
     }
 
     /// Number of workers.

@@ -19,6 +19,8 @@ use common::{
     copy_tree, example_config, example_packages, example_shards, fails, fixtures, gfxpack, ok,
     snapshot, tool,
 };
+use gfxpack::read_at::ReadAt;
+use gfxpack::tree::Source;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -246,6 +248,40 @@ fn large_code_objects_and_large_hosts_come_through() {
         assert_eq!(converted, 2, "{expected:#?}");
         assert_same(&format!("{way:?}"), &expected, &everything(&out));
     }
+}
+
+/// Whatever is read of a member in whatever steps is what is there, and going forward is one way
+/// through the archive: with one for each step, reading would be given up.
+#[test]
+fn members_are_read_at_any_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = dir.path().join("blas_lib_x").join(STAGE);
+    fs::create_dir_all(&stage).unwrap();
+    noise(&stage.join("noise"), (20 << 20) + 123);
+    fs::write(stage.join("before"), [1; 100_000]).unwrap();
+    let expected = fs::read(stage.join("noise")).unwrap();
+    let archive = pack(&dir.path().join("blas_lib_x"), dir.path(), "zst", Order::Sorted);
+    let tree = gfxpack::tree::read::archive(&archive, true).unwrap();
+    let path = gfxpack::tree::TreePath::new(format!("{STAGE}/noise")).unwrap();
+    let Some(Source::File(input)) = tree.get(&path).unwrap().source() else { panic!() };
+    assert_eq!(input.digest(), Some(blake3::hash(&expected)));
+    for step in [100, 8 << 10, 64 << 10, (64 << 10) + 1, 1 << 20] {
+        let file = input.open().unwrap();
+        for (i, chunk) in expected.chunks(step).enumerate() {
+            let mut read = vec![0; chunk.len()];
+            file.read_exact_at(&mut read, (i * step) as u64).unwrap();
+            assert!(read == chunk, "{step}, {i}");
+        }
+    }
+    let file = input.open().unwrap();
+    for i in (0..60u64).rev() {
+        let (offset, len) = (i * 300_000, usize::try_from(i * 1000 % 190_000).unwrap());
+        let mut read = vec![0; len];
+        file.read_exact_at(&mut read, offset).unwrap();
+        assert!(read == expected[usize::try_from(offset).unwrap()..][..len], "{offset}");
+    }
+    assert!(file.read_exact_at(&mut [0; 2], expected.len() as u64 - 1).is_err());
+    assert!(file.read_exact_at(&mut [0; 2], u64::MAX).is_err());
 }
 
 /// Copies `shards` with each artifact packed that `wanted` says.

@@ -551,7 +551,7 @@ mod tests {
             let mut extended = Extended::default();
             parse_records(text, 0, &mut extended).map(|()| extended)
         };
-        let good = parse(b"12 path=a b\n20 mtime=12345.6789\n11 size=123\n").unwrap();
+        let good = parse(b"12 path=a b\n20 mtime=12345.6789\n12 size=123\n").unwrap();
         assert_eq!(good.name.as_deref(), Some(&b"a b"[..]));
         assert_eq!((good.size, good.mtime), (Some(123), Some(12345)));
         for bad in [
@@ -561,8 +561,8 @@ mod tests {
             b"0 \n",
             b"3 \n",
             b"18446744073709551616 path=a\n",
-            b"12 size=-123\n",
-            b"12 size=+123\n",
+            b"13 size=-123\n",
+            b"13 size=+123\n",
             b"22 GNU.sparse.major=1\n",
         ] {
             assert!(parse(bad).is_err(), "{}", bad.escape_ascii());

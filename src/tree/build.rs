@@ -313,10 +313,8 @@ impl Item {
 
     /// Bytes that it holds in memory while it is packed and until it is written, with what it reads.
     pub fn in_flight_held(&self) -> u64 {
-        match self.bundle.form {
-            Form::Plain => self.in_flight(),
-            Form::Compressed(_) => self.in_flight() + self.bundle.total_size,
-        }
+        let Range { start, end } = self.range();
+        self.in_flight() + (end - start)
     }
 
     /// Bytes that it holds in memory while it is packed and until it is written.

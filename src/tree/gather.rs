@@ -75,6 +75,7 @@ impl<'a> Gather<'a> {
         jobs: &Jobs,
         monitor: &dyn Monitor,
     ) -> Result<(), Error> {
+        let _turn = jobs.turn();
         let mut wants = Vec::new();
         let mut files = Vec::new();
         for (source, to) in self.files {

@@ -217,6 +217,9 @@ impl ArchiveFile {
     }
 }
 
+/// What a stretch takes beside its bytes, roughly.
+const STRETCH: u64 = 96;
+
 /// Stretches of a file in memory.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
@@ -234,10 +237,11 @@ impl Ranges {
             last.extend_from_slice(bytes);
             return;
         }
+        self.held += STRETCH;
         self.by_offset.insert(offset, bytes.to_vec());
     }
 
-    /// Bytes that are held.
+    /// Bytes that they take.
     pub fn held(&self) -> u64 {
         self.held
     }
@@ -261,11 +265,14 @@ struct MemberReader<'a> {
 #[derive(Default)]
 struct Forward {
     stream: Option<Decoded>,
+    /// Where the stream stands, in the decompressed archive.
     at: u64,
+    /// What was read last, up to there.
+    last: Vec<u8>,
     begun: u32,
 }
 
-/// What is kept of a member in addition when it is read at single places.
+/// What is read of a member at once at least, and what is kept of it when it is read at single places.
 const AHEAD: u64 = 64 << 10;
 const KEPT_MAX: u64 = 16 << 20;
 
@@ -281,15 +288,11 @@ impl MemberReader<'_> {
         }
         let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
         let Member { archive, offset: start, kept, .. } = self.member;
-        if buf.len() as u64 > AHEAD {
-            return forward.read(archive, start + offset, buf);
-        }
-        let mut block = vec![0; usize::try_from(AHEAD.min(self.len - offset)).unwrap_or(0)];
-        forward.read(archive, start + offset, &mut block)?;
-        buf.copy_from_slice(&block[..buf.len()]);
+        forward.read(archive, start + offset, start + self.len, buf)?;
+        // Headers are often read again, by another reader.
         let mut ranges = kept.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        if ranges.held() < KEPT_MAX {
-            ranges.push(offset, &block);
+        if buf.len() as u64 <= AHEAD && ranges.held() < KEPT_MAX {
+            ranges.push(offset, buf);
         }
         Ok(())
     }
@@ -305,23 +308,57 @@ impl MemberReader<'_> {
 }
 
 impl Forward {
-    /// Fills `buf` from this place of the decompressed archive.
-    fn read(&mut self, archive: &ArchiveFile, place: u64, buf: &mut [u8]) -> io::Result<()> {
+    /// Fills `buf` from this place of the decompressed archive. Small reads are answered from larger
+    /// ones, which end before `limit`.
+    fn read(
+        &mut self,
+        archive: &ArchiveFile,
+        place: u64,
+        limit: u64,
+        buf: &mut [u8],
+    ) -> io::Result<()> {
+        let mut there = 0;
+        if let Some(back) = self.at.checked_sub(place)
+            && let Some(from) = (self.last.len() as u64).checked_sub(back)
+        {
+            let last = &self.last[usize::try_from(from).unwrap_or_default()..];
+            there = last.len().min(buf.len());
+            buf[..there].copy_from_slice(&last[..there]);
+        }
+        let (place, rest) = (place + there as u64, &mut buf[there..]);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let size = limit.saturating_sub(place).min(AHEAD);
+        if rest.len() as u64 >= size {
+            self.last.clear();
+            return self.go(archive, place, rest);
+        }
+        let mut block = vec![0; usize::try_from(size).unwrap_or_default()];
+        self.go(archive, place, &mut block)?;
+        rest.copy_from_slice(&block[..rest.len()]);
+        self.last = block;
+        Ok(())
+    }
+
+    fn go(&mut self, archive: &ArchiveFile, place: u64, buf: &mut [u8]) -> io::Result<()> {
         if self.at > place || self.stream.is_none() {
             self.begun += 1;
             if self.begun > BEGUN_MAX {
                 return Err(io::Error::other(format!(
-                    "its headers would make the archive be read more than {BEGUN_MAX} times"
+                    "reading it would make the archive be read more than {BEGUN_MAX} times"
                 )));
             }
             self.at = 0;
+            self.last.clear();
             self.stream = Some(archive.open(false)?);
         }
         let stream = self.stream.as_mut().expect("just opened");
         let read = skip(stream, place - self.at).and_then(|()| stream.read_exact(buf));
-        match read {
-            Ok(()) => self.at = place + buf.len() as u64,
-            Err(_) => self.stream = None,
+        self.at = place + buf.len() as u64;
+        if read.is_err() {
+            self.stream = None;
+            self.at = 0;
         }
         read
     }
