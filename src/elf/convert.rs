@@ -440,6 +440,11 @@ impl Converter<'_> {
 
     fn dynamic(&mut self) -> Result<(), ConvertError> {
         let dynamic = Dynamic::read_entries(self.r, self.image)?;
+        let code = self.image.sections[self.layout.fatbin].memory_range();
+        if let Some((tag, at)) = dynamic.pointers().find(|(_, at)| code.contains(at)) {
+            let what = format!("what the dynamic entry with tag {tag:#x} points at");
+            return Err(ElfError::overlap(what, HIP_FATBIN, at).into());
+        }
         for tag in [DT_HASH, DT_GNU_HASH, DT_SYMTAB, DT_STRTAB] {
             if let Some(value) = dynamic.get(tag)
                 && let Some(moved) = self.moved_addr(value)
