@@ -18,7 +18,7 @@ use super::image::{
 };
 use super::layout::{self, Layout, Mode};
 use super::pointer::{Fixup, R_X86_64_RELATIVE, RELA_SIZE};
-use super::verify::MAX_MARKER;
+use super::verify::{self, MAX_MARKER};
 use super::{ElfError, Piece, u16_at, u64_at};
 use crate::fatbin::wrapper::{Magic, WRAPPER_SIZE, Wrapper};
 use crate::read_at::ReadAt;
@@ -61,6 +61,11 @@ pub enum ConvertError {
     /// The file uses something that programs and shared libraries do not use.
     #[error("{0} is not supported")]
     Unsupported(String),
+    /// The new file would not hold what it has to, which is so where tables of the input overlap.
+    #[error(
+        "the headers contradict each other: what one describes is changed on the word of another"
+    )]
+    Contradiction(#[source] ElfError),
     /// The program header table cannot grow.
     #[error(
         "no room for one more program header: the table ends at {table_end:#x}, {free:#x} bytes \
@@ -90,7 +95,10 @@ pub fn convert(
     check(image, wrappers, marker)?;
     let layout = layout::plan(image, marker.len() as u64)?;
     let converter = Converter { r, image, layout: &layout, edits: Edits::default() };
-    converter.run(wrappers, marker)
+    let conversion = converter.run(wrappers, marker)?;
+    verify::conversion(r, image, wrappers, &conversion, marker)
+        .map_err(ConvertError::Contradiction)?;
+    Ok(conversion)
 }
 
 fn check(image: &Image, wrappers: &[Wrapper], marker: &[u8]) -> Result<(), ConvertError> {
