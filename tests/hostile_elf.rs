@@ -96,3 +96,26 @@ fn dynamic_tables_in_the_device_code_are_refused() {
         file.set(at, good);
     }
 }
+
+/// Each of thousands of symbol tables over the same bytes would be rewritten.
+#[test]
+fn overlapping_symbol_tables_are_not_each_rewritten() {
+    let mut file = File::read(PROGRAM);
+    let header = usize::try_from(file.word(40)).unwrap();
+    let count = usize::from(u16::from_le_bytes([file.0[60], file.0[61]]));
+    let mut table = file.0[header..header + count * 64].to_vec();
+    // SHT_SYMTAB, over a thousand symbols behind everything.
+    let mut symbols = [0; 64];
+    symbols[4] = 2;
+    symbols[24..32].copy_from_slice(&(file.0.len() as u64).to_le_bytes());
+    symbols[32..40].copy_from_slice(&24_000u64.to_le_bytes());
+    file.0.resize(file.0.len() + 24_000, 0);
+    let more = 60_000;
+    table.extend(symbols.repeat(more));
+    file.0.resize(file.0.len().next_multiple_of(8), 0);
+    file.set(40, file.0.len() as u64);
+    file.0.extend(table);
+    file.0[60..62].copy_from_slice(&u16::try_from(count + more).unwrap().to_le_bytes());
+    let error = file.convert().unwrap_err();
+    assert!(error.contains("sh_size of all symbol tables"), "{error}");
+}

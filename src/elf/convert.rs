@@ -24,7 +24,7 @@ use crate::fatbin::wrapper::{Magic, WRAPPER_SIZE, Wrapper};
 use crate::read_at::ReadAt;
 use std::ops::Range;
 
-/// The largest symbol table that is rewritten, in bytes: it is held in memory.
+/// The most that is rewritten of symbol tables, in bytes: they are held in memory.
 const MAX_SYMBOLS: u64 = 256 << 20;
 const SYM_SIZE: usize = 24;
 const PF_X: u32 = 1;
@@ -404,15 +404,24 @@ impl Converter<'_> {
     fn symbols(&mut self, numbers: &[u32]) -> Result<(), ConvertError> {
         let code = &self.image.sections[self.layout.fatbin];
         let nobits_end = code.sh_addr + self.layout.nobits;
+        // Thousands of sections can show the same bytes.
+        let is_table = |s: &&Section| matches!(s.sh_type, SHT_SYMTAB | SHT_DYNSYM);
+        let tables = self.image.sections.iter().filter(is_table);
+        let all = tables.fold(0, |all: u64, table| all.saturating_add(table.sh_size));
+        if all > MAX_SYMBOLS {
+            let expected = format!("at most {MAX_SYMBOLS:#x}");
+            let field = "sh_size of all symbol tables";
+            return Err(ElfError::field(field, self.image.e_shoff, all, expected).into());
+        }
         for (i, table) in self.image.sections.iter().enumerate() {
             if !matches!(table.sh_type, SHT_SYMTAB | SHT_DYNSYM) {
                 continue;
             }
             let field = |name: &str| format!("{name} of section {i} ({})", table.name);
-            if table.sh_size > MAX_SYMBOLS || !table.sh_size.is_multiple_of(SYM_SIZE as u64) {
+            if !table.sh_size.is_multiple_of(SYM_SIZE as u64) {
                 let at = self.image.e_shoff + i as u64 * SHDR_SIZE + 32;
-                let expected = format!("a multiple of 24, at most {MAX_SYMBOLS:#x}");
-                return Err(ElfError::field(field("sh_size"), at, table.sh_size, expected).into());
+                let size = table.sh_size;
+                return Err(ElfError::field(field("sh_size"), at, size, "a multiple of 24").into());
             }
             let mut bytes = self.edits.read(self.r, &table.name, table.file_range())?;
             for symbol in bytes.chunks_exact_mut(SYM_SIZE) {
