@@ -18,13 +18,13 @@ use super::image::{
 };
 use super::layout::{self, Layout, Mode};
 use super::pointer::{Fixup, R_X86_64_RELATIVE, RELA_SIZE};
-use super::verify::MAX_MARKER;
+use super::verify::{self, MAX_MARKER};
 use super::{ElfError, Piece, u16_at, u64_at};
 use crate::fatbin::wrapper::{Magic, WRAPPER_SIZE, Wrapper};
 use crate::read_at::ReadAt;
 use std::ops::Range;
 
-/// The largest symbol table that is rewritten, in bytes: it is held in memory.
+/// The most that is rewritten of symbol tables, in bytes: they are held in memory.
 const MAX_SYMBOLS: u64 = 256 << 20;
 const SYM_SIZE: usize = 24;
 const PF_X: u32 = 1;
@@ -61,6 +61,11 @@ pub enum ConvertError {
     /// The file uses something that programs and shared libraries do not use.
     #[error("{0} is not supported")]
     Unsupported(String),
+    /// The new file would not hold what it has to, which is so where tables of the input overlap.
+    #[error(
+        "the headers contradict each other: what one describes is changed on the word of another"
+    )]
+    Contradiction(#[source] ElfError),
     /// The program header table cannot grow.
     #[error(
         "no room for one more program header: the table ends at {table_end:#x}, {free:#x} bytes \
@@ -90,7 +95,10 @@ pub fn convert(
     check(image, wrappers, marker)?;
     let layout = layout::plan(image, marker.len() as u64)?;
     let converter = Converter { r, image, layout: &layout, edits: Edits::default() };
-    converter.run(wrappers, marker)
+    let conversion = converter.run(wrappers, marker)?;
+    verify::conversion(r, image, wrappers, &conversion, marker)
+        .map_err(ConvertError::Contradiction)?;
+    Ok(conversion)
 }
 
 fn check(image: &Image, wrappers: &[Wrapper], marker: &[u8]) -> Result<(), ConvertError> {
@@ -396,15 +404,24 @@ impl Converter<'_> {
     fn symbols(&mut self, numbers: &[u32]) -> Result<(), ConvertError> {
         let code = &self.image.sections[self.layout.fatbin];
         let nobits_end = code.sh_addr + self.layout.nobits;
+        // Thousands of sections can show the same bytes.
+        let is_table = |s: &&Section| matches!(s.sh_type, SHT_SYMTAB | SHT_DYNSYM);
+        let tables = self.image.sections.iter().filter(is_table);
+        let all = tables.fold(0, |all: u64, table| all.saturating_add(table.sh_size));
+        if all > MAX_SYMBOLS {
+            let expected = format!("at most {MAX_SYMBOLS:#x}");
+            let field = "sh_size of all symbol tables";
+            return Err(ElfError::field(field, self.image.e_shoff, all, expected).into());
+        }
         for (i, table) in self.image.sections.iter().enumerate() {
             if !matches!(table.sh_type, SHT_SYMTAB | SHT_DYNSYM) {
                 continue;
             }
             let field = |name: &str| format!("{name} of section {i} ({})", table.name);
-            if table.sh_size > MAX_SYMBOLS || !table.sh_size.is_multiple_of(SYM_SIZE as u64) {
+            if !table.sh_size.is_multiple_of(SYM_SIZE as u64) {
                 let at = self.image.e_shoff + i as u64 * SHDR_SIZE + 32;
-                let expected = format!("a multiple of 24, at most {MAX_SYMBOLS:#x}");
-                return Err(ElfError::field(field("sh_size"), at, table.sh_size, expected).into());
+                let size = table.sh_size;
+                return Err(ElfError::field(field("sh_size"), at, size, "a multiple of 24").into());
             }
             let mut bytes = self.edits.read(self.r, &table.name, table.file_range())?;
             for symbol in bytes.chunks_exact_mut(SYM_SIZE) {
@@ -440,6 +457,11 @@ impl Converter<'_> {
 
     fn dynamic(&mut self) -> Result<(), ConvertError> {
         let dynamic = Dynamic::read_entries(self.r, self.image)?;
+        let code = self.image.sections[self.layout.fatbin].memory_range();
+        if let Some((tag, at)) = dynamic.pointers().find(|(_, at)| code.contains(at)) {
+            let what = format!("what the dynamic entry with tag {tag:#x} points at");
+            return Err(ElfError::overlap(what, HIP_FATBIN, at).into());
+        }
         for tag in [DT_HASH, DT_GNU_HASH, DT_SYMTAB, DT_STRTAB] {
             if let Some(value) = dynamic.get(tag)
                 && let Some(moved) = self.moved_addr(value)

@@ -24,6 +24,28 @@ pub(crate) const DT_HASH: u64 = 4;
 pub(crate) const DT_GNU_HASH: u64 = 0x6fff_fef5;
 pub(crate) const DT_RELACOUNT: u64 = 0x6fff_fff9;
 
+/// Tags whose value is an address: PLTGOT, HASH, STRTAB, SYMTAB, RELA, INIT, FINI, REL, JMPREL, the
+/// three arrays, RELR, GNU_HASH, VERSYM, VERDEF, VERNEED.
+const POINTERS: [u64; 17] = [
+    3,
+    DT_HASH,
+    DT_STRTAB,
+    DT_SYMTAB,
+    DT_RELA,
+    12,
+    13,
+    17,
+    23,
+    25,
+    26,
+    32,
+    DT_RELR,
+    DT_GNU_HASH,
+    0x6fff_fff0,
+    0x6fff_fffc,
+    0x6fff_fffe,
+];
+
 /// More entries than any library has.
 const MAX_ENTRIES: u64 = 1 << 16;
 /// The longest name that is read.
@@ -95,6 +117,11 @@ impl Dynamic {
 
     fn all(&self, tag: u64) -> impl Iterator<Item = u64> {
         self.entries.iter().filter(move |e| e.0 == tag).map(|e| e.1)
+    }
+
+    /// Tag and value of each entry whose value is an address.
+    pub(crate) fn pointers(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.entries.iter().filter(|(tag, _)| POINTERS.contains(tag)).copied()
     }
 
     /// File offset of the value of the first entry with this tag.

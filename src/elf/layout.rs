@@ -405,8 +405,9 @@ fn units(image: &Image, table: &Range<u64>, load: &Segment) -> Vec<Unit> {
         }
     }
     // Bytes that only a program header speaks of would move without a section header that says so.
+    // Units are searched for each section and symbol: thousands of sections in one are refused.
     for unit in &mut merged {
-        unit.movable &= !unit.sections.is_empty()
+        unit.movable &= (1..=MAX_UNITS).contains(&unit.sections.len())
             && unit.file.start >= table.end
             && unit.file.end <= limit
             && unit.old.is_multiple_of(unit.align);

@@ -173,7 +173,9 @@ impl Library {
 }
 
 mod tests {
-    use super::super::{ConvertError, ElfError, Image, Kind, Piece, State, convert, verify};
+    use super::super::{
+        Conversion, ConvertError, ElfError, Image, Kind, Piece, State, convert, verify,
+    };
     use super::super::{marker, probe, problems};
     use super::*;
     use crate::fatbin::wrapper::{self, Magic, Wrapper};
@@ -324,6 +326,38 @@ mod tests {
                 }
             }
             assert_ne!(converted, 0);
+        }
+    }
+
+    #[test]
+    fn a_new_file_that_does_not_hold_what_it_has_to_is_seen() {
+        let input = Library::new(0x5000, Second::Relative);
+        let (image, wrappers) = wrappers(&input);
+        let good = convert(&input, &image, &wrappers, MARKER).unwrap();
+        let check = |changed: &Conversion, marker: &[u8]| {
+            verify::conversion(&input, &image, &wrappers, changed, marker)
+        };
+        check(&good, MARKER).unwrap();
+        assert!(check(&good, b"another").is_err());
+        let mut swapped = wrappers.clone();
+        swapped.swap(0, 1);
+        assert!(verify::conversion(&input, &image, &swapped, &good, MARKER).is_err());
+        assert!(verify::conversion(&input, &image, &wrappers[1..], &good, MARKER).is_err());
+        let mut short = good.clone();
+        short.pieces.pop();
+        assert!(check(&short, MARKER).is_err());
+        // Any wrapper that is not changed, or the marker.
+        for (i, piece) in good.pieces.iter().enumerate() {
+            let Piece::Bytes(bytes) = piece else { continue };
+            for needle in [&b"HIPK"[..], MARKER] {
+                for at in (0..bytes.len()).filter(|&at| bytes[at..].starts_with(needle)) {
+                    let mut bytes = bytes.clone();
+                    bytes[at] ^= 1;
+                    let mut bad = good.clone();
+                    bad.pieces[i] = Piece::Bytes(bytes);
+                    assert!(check(&bad, MARKER).is_err());
+                }
+            }
         }
     }
 

@@ -7,9 +7,10 @@
 use super::image::{
     HIP_FATBIN, Image, KPACK_REF, PAGE, PHDR_SIZE, PT_LOAD, PT_PHDR, SHT_NOBITS, State, read_table,
 };
-use super::{Dynamic, ElfError};
-use crate::fatbin::wrapper::{self, Magic};
+use super::{Conversion, Dynamic, ElfError, Piece};
+use crate::fatbin::wrapper::{self, Magic, Wrapper};
 use crate::read_at::ReadAt;
+use std::io;
 
 /// The longest marker that the runtime reads.
 pub const MAX_MARKER: u64 = 64 * 1024;
@@ -70,6 +71,91 @@ pub fn problems(r: &dyn ReadAt, image: &Image) -> Vec<ElfError> {
         converted_problems(r, image, &mut found);
     }
     found
+}
+
+/// Whether a conversion gives a file that holds `marker`, to which all wrappers of the input lead. Where
+/// the tables of an input overlap, what is changed in one can destroy another.
+pub(crate) fn conversion(
+    r: &dyn ReadAt,
+    old: &Image,
+    wrappers: &[Wrapper],
+    conversion: &Conversion,
+    expected: &[u8],
+) -> Result<(), ElfError> {
+    let new = &NewFile::new(r, conversion);
+    let image = Image::read(new)?;
+    let mut found = segment_problems(&image);
+    converted_problems(new, &image, &mut found);
+    // A damaged dynamic section does not keep a file from being converted.
+    if Dynamic::read(r, old).is_ok() {
+        found.extend(Dynamic::read(new, &image).err());
+    }
+    if let Some(problem) = found.into_iter().next() {
+        return Err(problem);
+    }
+    let now = wrapper::read(new, &image)?;
+    if now.len() != wrappers.len() {
+        return Err(ElfError::field("count of wrappers", 0, now.len(), wrappers.len()));
+    }
+    for (old, new) in wrappers.iter().zip(&now) {
+        let field = |name: &str| format!("{name} of wrapper {}", old.index);
+        if new.vaddr != old.vaddr {
+            let expected = format!("{:#x}", old.vaddr);
+            return Err(ElfError::field(field("address"), old.offset, new.vaddr, expected));
+        }
+        if new.co_index != old.index {
+            let at = old.offset + 16;
+            return Err(ElfError::field(field("index"), at, new.co_index, old.index));
+        }
+    }
+    let found = marker(new, &image)?;
+    if found.bytes != expected {
+        let at = image.offset_of(found.vaddr, 1).unwrap_or_default();
+        return Err(ElfError::overlap("the marker", "what is changed", at));
+    }
+    Ok(())
+}
+
+/// A converted file that is not written yet.
+struct NewFile<'a> {
+    r: &'a dyn ReadAt,
+    conversion: &'a Conversion,
+    /// Where each piece begins.
+    starts: Vec<u64>,
+}
+
+impl<'a> NewFile<'a> {
+    fn new(r: &'a dyn ReadAt, conversion: &'a Conversion) -> Self {
+        let starts = conversion.pieces.iter().scan(0, |end, piece| {
+            let start = *end;
+            *end += piece.len();
+            Some(start)
+        });
+        Self { r, conversion, starts: starts.collect() }
+    }
+}
+
+impl ReadAt for NewFile<'_> {
+    fn len(&self) -> u64 {
+        self.conversion.len
+    }
+
+    fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        let mut place = self.starts.partition_point(|&start| start <= offset).saturating_sub(1);
+        while !buf.is_empty() {
+            let piece = self.conversion.pieces.get(place).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let at = offset - self.starts[place];
+            let left = piece.len().checked_sub(at).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let n = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+            let (now, rest) = buf.split_at_mut(n);
+            match piece {
+                Piece::Input { offset, .. } => self.r.read_exact_at(now, offset + at)?,
+                Piece::Bytes(bytes) => bytes.as_slice().read_exact_at(now, at)?,
+            }
+            (buf, offset, place) = (rest, offset + n as u64, place + 1);
+        }
+        Ok(())
+    }
 }
 
 /// What is wrong with the program headers.

@@ -58,6 +58,7 @@ impl FatBinary {
         let section = image.section(HIP_FATBIN);
         let limit = section.map_or(0, |section| section.file_range().end);
         let mut bundles = BTreeMap::new();
+        let mut held = 0;
         for wrapper in &wrappers {
             let offset = Self::bundle_offset(&image, wrapper)?;
             if let Entry::Vacant(vacant) = bundles.entry(offset) {
@@ -66,9 +67,10 @@ impl FatBinary {
                     vacant.insert(Arc::clone(bundle));
                     continue;
                 }
-                let bundle = Bundle::read(r, offset, limit).map_err(|source| {
-                    FatBinaryError::Bundle { wrapper: wrapper.index, offset, source }
-                })?;
+                let fail =
+                    |source| FatBinaryError::Bundle { wrapper: wrapper.index, offset, source };
+                let bundle = Bundle::read(r, offset, limit).map_err(fail)?;
+                bundle.count(&mut held).map_err(fail)?;
                 vacant.insert(Arc::new(bundle));
             }
         }

@@ -32,6 +32,10 @@ pub(super) const MAX_ENTRIES: u64 = 4096;
 /// Longer than any entry id.
 pub(super) const MAX_ID_LEN: u64 = 1024;
 
+/// What the tables of all bundles of one file may take in memory. Real ones have a few kilobytes
+/// each; one of megabytes can come out of a compressed bundle of a few hundred bytes.
+pub(super) const MAX_TABLES: u64 = 64 << 20;
+
 /// How a bundle is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
@@ -105,6 +109,18 @@ impl Bundle {
             form: Form::Plain,
             entries: table.entries,
         })
+    }
+
+    /// Adds what the table takes in memory to `held`, the sum of all bundles of a file.
+    pub(super) fn count(&self, held: &mut u64) -> Result<(), BundleError> {
+        for entry in &self.entries {
+            let strings = entry.id.len() + entry.target.as_ref().map_or(0, |t| t.processor().len());
+            *held += (size_of::<BundleEntry>() + strings) as u64;
+        }
+        if *held > MAX_TABLES {
+            return Err(BundleError::Tables { offset: self.offset });
+        }
+        Ok(())
     }
 
     /// The entries with device code, in the order of the table; empty ones among them.

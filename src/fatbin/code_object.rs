@@ -322,14 +322,14 @@ impl Metadata {
         r: &dyn ReadAt,
         header: &CodeObjectHeader,
     ) -> Result<Option<Self>, CodeObjectError> {
+        // Of all segments together: thousands of them can show the same bytes.
+        let mut left = MAX_NOTES;
         for segment in header.segments(r)?.chunks_exact(PHDR_SIZE.into()) {
             if u32_of(&segment[..4]) != PT_NOTE {
                 continue;
             }
             let (offset, size) = (little_endian(&segment[8..16]), little_endian(&segment[32..40]));
-            if size > MAX_NOTES {
-                return Err(CodeObjectError::Notes { offset });
-            }
+            left = left.checked_sub(size).ok_or(CodeObjectError::Notes { offset })?;
             let fail = |source| CodeObjectError::Io { offset, source };
             let notes = read_vec(r, offset, size).map_err(fail)?;
             if let Some(metadata) = Self::find(&notes, offset)? {
@@ -379,6 +379,24 @@ mod tests {
     fn check(abi_version: u8, e_flags: u32, filed: &str) -> IsaCheck {
         let header = CodeObjectHeader::read(&header(abi_version, e_flags)).unwrap();
         header.check(&filed.parse().unwrap())
+    }
+
+    #[test]
+    fn notes_that_thousands_of_segments_show_are_read_once() {
+        let mut bytes = header(2, 0x41);
+        let (count, size) = (60_000u16, 1u64 << 20);
+        bytes[32] = 64;
+        bytes[54] = 56;
+        bytes[56..58].copy_from_slice(&count.to_le_bytes());
+        let mut segment = [0; 56];
+        segment[0] = 4;
+        segment[32..40].copy_from_slice(&size.to_le_bytes());
+        segment[8..16].copy_from_slice(&(64 + u64::from(count) * 56).to_le_bytes());
+        bytes.extend(segment.repeat(count.into()));
+        bytes.resize(bytes.len() + (1 << 20), 0);
+        let header = CodeObjectHeader::read(&bytes).unwrap();
+        let error = Metadata::read(&bytes, &header).unwrap_err();
+        assert!(matches!(error, CodeObjectError::Notes { .. }), "{error}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::fatbin::bundle::{MAX_ENTRIES, MAX_ID_LEN};
+use crate::fatbin::bundle::{MAX_ENTRIES, MAX_ID_LEN, MAX_TABLES};
 use crate::target::{TargetError, TargetId};
 
 /// Why bytes are no bundle, or not a whole one.
@@ -42,6 +42,14 @@ pub enum BundleError {
     Count {
         /// The claimed number.
         found: u64,
+    },
+    /// The tables of a file's bundles are too large together.
+    #[error(
+        "with the bundle at {offset:#x} the tables of all bundles take over {MAX_TABLES:#x} bytes, expected a few kilobytes each"
+    )]
+    Tables {
+        /// Where the bundle begins with which they do.
+        offset: u64,
     },
     /// An id longer than any target's.
     #[error("the id of bundle entry {entry} claims {found} bytes, expected at most {MAX_ID_LEN}")]

@@ -11,8 +11,10 @@ const STEP: u64 = 64 * 1024;
 pub fn read_bundles(r: &dyn ReadAt) -> Result<Vec<Bundle>, BundleError> {
     let mut bundles = Vec::new();
     let mut at = 0;
+    let mut held = 0;
     loop {
         let bundle = Bundle::read(r, at, r.len())?;
+        bundle.count(&mut held)?;
         at = bundle.offset + bundle.total_size;
         bundles.push(bundle);
         match skip_zeros(r, at)? {
@@ -71,5 +73,29 @@ mod tests {
         bad.extend(b"\0\0junk, and enough of it to hold a magic");
         assert!(matches!(read_bundles(&bad), Err(BundleError::Magic { .. })));
         assert!(read_bundles(&Vec::new()).is_err());
+    }
+
+    #[test]
+    fn tables_that_come_out_of_nearly_nothing_are_refused() {
+        let mut plain = MAGIC.to_vec();
+        plain.extend(4096u64.to_le_bytes());
+        let id = format!("host-{}", "x".repeat(1019));
+        for _ in 0..4096 {
+            for field in [0, 0, id.len() as u64] {
+                plain.extend(field.to_le_bytes());
+            }
+            plain.extend(id.bytes());
+        }
+        let stream = zstd::bulk::compress(&plain, 19).unwrap();
+        let mut packed = b"CCOB\x03\0\x01\0".to_vec();
+        packed.extend((32 + stream.len() as u64).to_le_bytes());
+        packed.extend((plain.len() as u64).to_le_bytes());
+        packed.extend([0; 8]);
+        packed.extend(stream);
+        assert!(packed.len() < 4096);
+        assert_eq!(read_bundles(&packed.repeat(10)).unwrap().len(), 10);
+        // Ten thousand of them would take over 40 GiB.
+        let error = read_bundles(&packed.repeat(10_000)).unwrap_err();
+        assert!(matches!(error, BundleError::Tables { .. }), "{error}");
     }
 }

@@ -15,6 +15,8 @@ use crate::read_at::{ReadAt, read_vec};
 /// The first bytes of a package.
 pub(super) const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
 const LEAD: u64 = 96;
+/// Bytes of all paths: a million of 256.
+const MAX_PATHS: usize = 256 << 20;
 
 const FIELDS: &[(&str, u32)] = &[
     ("Name", 1000),
@@ -220,11 +222,17 @@ fn files(header: &Header, report: &mut PackageReport) -> Result<(), PackageError
         ],
     )?;
     let mut seen = std::collections::HashSet::new();
+    // A folder's name stands in the header once, and in the path of each of its files.
+    let mut left = MAX_PATHS;
     for i in 0..count {
         let folder = usize::try_from(places[i]).ok().and_then(|place| folders.get(place));
         let folder = folder.ok_or_else(|| {
             let expected = format!("less than {}", folders.len());
             PackageError::field(format!("folder of file {i}"), 0, places[i], expected)
+        })?;
+        left = left.checked_sub(folder.len() + names[i].len()).ok_or_else(|| {
+            let found = format!("over {MAX_PATHS} up to file {i}");
+            PackageError::field("bytes of all paths", 0, found, format!("at most {MAX_PATHS}"))
         })?;
         let path = format!("{folder}{}", names[i]);
         if leaves(&path) {
@@ -334,4 +342,56 @@ fn members(
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header of entries (tag, type, count) with their contents.
+    fn header(entries: &[(u32, u32, u32, Vec<u8>)]) -> Vec<u8> {
+        let (mut table, mut store) = (Vec::new(), Vec::new());
+        for (tag, kind, count, content) in entries {
+            let offset = u32::try_from(store.len()).unwrap();
+            for word in [*tag, *kind, offset, *count] {
+                table.extend(word.to_be_bytes());
+            }
+            store.extend(content);
+        }
+        let mut bytes = vec![0x8e, 0xad, 0xe8, 0x01, 0, 0, 0, 0];
+        for len in [entries.len(), store.len()] {
+            bytes.extend(u32::try_from(len).unwrap().to_be_bytes());
+        }
+        [bytes, table, store].concat()
+    }
+
+    /// A package with `count` files without names in one folder.
+    fn in_folder(folder: &str, count: u32) -> Vec<u8> {
+        let mut bytes = LEAD_MAGIC.to_vec();
+        bytes.extend([3]);
+        bytes.resize(96, 0);
+        bytes.extend(header(&[]));
+        let text = |text: &str| [text.as_bytes(), b"\0"].concat();
+        let mut entries: Vec<_> = [1000, 1001, 1002].map(|tag| (tag, 6, 1, text("x"))).to_vec();
+        entries.push((1118, 8, 1, text(folder)));
+        entries.extend([1117, 1035, 1036, 1039, 1040].map(|tag| (tag, 8, count, Vec::new())));
+        let numbers = [1116, 1028, 1034, 1037].map(|tag| (tag, 4, count, Vec::new()));
+        entries.extend(numbers);
+        // What all of them share.
+        entries.push((1030, 3, count, vec![0; count as usize * 4]));
+        bytes.extend(header(&entries));
+        bytes
+    }
+
+    #[test]
+    fn a_long_folder_with_many_files_is_refused() {
+        let report = package(&in_folder("/usr/", 1000)).unwrap();
+        assert_eq!((report.files.len(), report.files[7].path.as_str()), (1000, "/usr/"));
+        let folder = format!("/{}/", "n".repeat(100_000));
+        // Half a megabyte, from which ten gigabytes would come.
+        let bytes = in_folder(&folder, 100_000);
+        assert!(bytes.len() < 600_000);
+        let error = package(&bytes).unwrap_err().to_string();
+        assert!(error.contains("bytes of all paths"), "{error}");
+    }
 }

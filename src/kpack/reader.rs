@@ -16,6 +16,11 @@ use crate::target::{TargetError, TargetId};
 /// A larger table of contents is no archive's: room for some two million entries.
 const MAX_TOC: u64 = 256 << 20;
 
+/// Bytes of names of all entries for each byte of the table. A name stands in the table once for all
+/// its ISAs, and is held for each of them, which takes 45 bytes of table: names as long as paths can
+/// be (4096) have this room, whatever the number of ISAs.
+const MAX_NAMES_RATIO: u64 = 100;
+
 /// Why bytes are no archive, or an entry cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -107,6 +112,16 @@ pub enum KpackError {
     Name {
         /// The name.
         name: String,
+    },
+    /// Long names, each with entries for many ISAs.
+    #[error(
+        "the names of all entries have over {most} bytes, expected no more in a table of {toc_size:#x} bytes"
+    )]
+    Names {
+        /// The most that a table of that size is let have.
+        most: u64,
+        /// Size of the table of contents.
+        toc_size: u64,
     },
     /// A name that is no target id, in an entry or in the list of ISAs.
     #[error("`{name}` in the table of contents")]
@@ -231,8 +246,14 @@ impl<'r> Archive<'r> {
         let gfx_arches = toc.gfx_arches.iter().map(|a| isa("gfx_arches", a));
         let gfx_arches = gfx_arches.collect::<Result<_, _>>()?;
         let mut entries = Vec::new();
+        let most = size.saturating_mul(MAX_NAMES_RATIO);
+        let mut held = 0u64;
         for (name, variants) in toc.toc {
             let (binary, co_index) = split_name(&name)?;
+            held = held.saturating_add((binary.len() * variants.0.len()) as u64);
+            if held > most {
+                return Err(KpackError::Names { most, toc_size: size });
+            }
             for (id, entry) in variants.0 {
                 let ordinal = check_entry(&name, &entry, &blobs, compressed)?;
                 entries.push(Entry {
@@ -692,6 +713,21 @@ mod tests {
         let mut bad = zstd.clone();
         bad[64] = 1;
         assert!(matches!(error(&bad), KpackError::BlobTail { count: 1, .. }));
+    }
+
+    #[test]
+    fn a_long_name_for_many_isas_is_refused() {
+        let many = |toc: &mut Toc, name_len: usize| {
+            let entry = toc.toc["p/lib/a.so#0"].0["gfx90a:xnack+"].clone();
+            let variants = (0..5_000).map(|i| (format!("gfx1{i}"), entry.clone())).collect();
+            toc.toc.insert(format!("{}#0", "n".repeat(name_len)), Variants(variants));
+        };
+        // Some 200 KB, of which 500 MB of names would come.
+        let bytes = with_toc(&archive(Compression::None), |toc| many(toc, 100_000));
+        assert!(bytes.len() < 500_000);
+        assert!(matches!(error(&bytes), KpackError::Names { .. }));
+        let bytes = with_toc(&archive(Compression::None), |toc| many(toc, 4096));
+        assert_eq!(Archive::open(&bytes).unwrap().entries().len(), 5_003);
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! What the targets share: a bound on the memory of one run, and a file to put an input into.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts what Rust code holds. What the compressors in C hold is bounded by `-rss_limit_mb` alone.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn grown(by: usize) {
+    let live = LIVE.fetch_add(by, Ordering::Relaxed) + by;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        grown(size);
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `f`, which may not hold more than `fixed` bytes and `times` as many as the input has. serde
+/// gives a MessagePack array that claims to be long a mebibyte in advance.
+pub fn bounded<T>(input: &[u8], fixed: usize, times: usize, f: impl FnOnce() -> T) -> T {
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let result = f();
+    let held = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    let most = fixed + times * input.len();
+    assert!(
+        held <= most,
+        "{held} bytes were held for an input of {}, at most {most} may",
+        input.len()
+    );
+    result
+}
+
+/// A file with these bytes, in the temporary directory, which `run.sh` makes one in memory; the next
+/// call overwrites it.
+pub fn file(bytes: &[u8]) -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    let path = PATH
+        .get_or_init(|| std::env::temp_dir().join(format!("gfxpack-fuzz-{}", std::process::id())));
+    File::create(path).and_then(|mut file| file.write_all(bytes)).expect("the file can be written");
+    path.clone()
+}

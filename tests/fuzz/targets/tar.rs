@@ -1,0 +1,76 @@
+//! Walking over a tar, as the members of a `.deb` are. The first byte says which of the two it becomes;
+//! then comes the tar. Checksums are put right, which no mutation could.
+
+#![no_main]
+
+use gfxpack::inspect::{Content, inspect};
+use gfxpack_fuzz::{bounded, file};
+use libfuzzer_sys::fuzz_target;
+
+const CONTROL: &str = "Package: p\nVersion: 1\nArchitecture: all\n";
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&which, tar)) = data.split_first() else { return };
+    let mut tar = tar.to_vec();
+    fix_sums(&mut tar);
+    let control = one_file("./control", CONTROL.as_bytes());
+    let (control, content) = if which == b'c' { (&tar, &Vec::new()) } else { (&control, &tar) };
+    let mut deb = b"!<arch>\n".to_vec();
+    let members: [(&str, &[u8]); 3] =
+        [("debian-binary", b"2.0\n"), ("control.tar", control), ("data.tar", content)];
+    for (name, bytes) in members {
+        let size = bytes.len();
+        deb.extend(format!("{name:<16}{0:<12}{0:<6}{0:<6}{0:<8}{size:<10}`\n", 0).bytes());
+        deb.extend(bytes);
+        deb.resize(deb.len().next_multiple_of(2), b'\n');
+    }
+    let path = file(&deb);
+    let inspected = bounded(&deb, 1 << 20, 64, || inspect(&path));
+    if let Ok(inspection) = inspected {
+        let Content::Deb(report) = inspection.content else { panic!("a .deb was made") };
+        for file in &report.files {
+            assert!(file.path.starts_with('/'));
+            let told = report.problems.iter().any(|problem| problem.contains("leaves"));
+            assert!(told || !file.path.split('/').any(|part| part == ".."), "{}", file.path);
+        }
+        assert!(report.installed_bytes <= tar.len() as u64, "no file is larger than its tar");
+    }
+});
+
+/// Goes from header to header as a reader does, and writes the checksum of each.
+fn fix_sums(tar: &mut [u8]) {
+    let mut at = 0;
+    while let Some(header) = tar.get_mut(at..at + 512) {
+        if header.iter().all(|&b| b == 0) {
+            return;
+        }
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|&b| u32::from(b)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let size = &header[124..136];
+        let size = if size[0] & 0x80 != 0 {
+            size[4..].iter().fold(0u64, |n, &b| n << 8 | u64::from(b))
+        } else {
+            let text = String::from_utf8_lossy(size);
+            u64::from_str_radix(text.trim_matches([' ', '\0']), 8).unwrap_or(0)
+        };
+        let size = usize::try_from(size).unwrap_or(usize::MAX).min(tar.len());
+        at += 512 + size.next_multiple_of(512);
+    }
+}
+
+fn one_file(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut tar = vec![0; 512];
+    tar[..name.len()].copy_from_slice(name.as_bytes());
+    tar[100..108].copy_from_slice(b"0000644\0");
+    tar[108..116].copy_from_slice(b"0000000\0");
+    tar[116..124].copy_from_slice(b"0000000\0");
+    tar[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+    tar[136..148].copy_from_slice(b"00000000000\0");
+    tar[156] = b'0';
+    tar[257..265].copy_from_slice(b"ustar\x0000");
+    tar.extend(content);
+    tar.resize(tar.len().next_multiple_of(512) + 1024, 0);
+    fix_sums(&mut tar);
+    tar
+}
