@@ -26,7 +26,7 @@
 #   cp -a unpacked/usr/lib/x86_64-linux-gnu/. $to/math-libs/BLAS/rocSPARSE/stage/lib/
 #   echo math-libs/BLAS/rocSPARSE/stage > $to/artifact_manifest.txt
 #
-# and the libbitsandbytes_rocm*.so of PyPI's bitsandbytes as shards/wheels/bnb_lib_all. Libraries that want a newer
+# and the libbitsandbytes_rocm*.so of the public bitsandbytes wheel as shards/wheels/bnb_lib_all. Libraries that want a newer
 # C library than the machine's load with DIR/sysroots/{shard} (or SYSROOTS/{shard}): the content of that suite's
 # libc6, libstdc++6 and libgcc-s1, unpacked by dpkg-deb -x. Nothing of this may be committed.
 set -euo pipefail
