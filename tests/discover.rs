@@ -278,8 +278,11 @@ fn faults_name_their_files_and_all_are_told() {
     let text = fails(2, &[discover, &so, Path::new("--write-config"), &config]);
     assert!(text.contains("--primary-shard"), "{text}");
 
-    // What might hide device code is named.
+    // What might hide device code is named; an archive of an artifact is looked into.
     let archive = dir.path().join("blas_lib_gfx1100.tar.xz");
+    fs::write(&archive, b"\xfd7zXZ\0").unwrap();
+    assert!(fails(1, &[discover, &archive]).contains("blas_lib_gfx1100.tar.xz"));
+    let archive = dir.path().join("libraries.tar.xz");
     fs::write(&archive, b"\xfd7zXZ\0").unwrap();
     let output = gfxpack([discover, &archive]);
     assert!(output.status.success());
