@@ -16,8 +16,8 @@ use std::process::Command;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use common::{
-    copy_tree, example_config, example_packages, example_shards, fails, fixtures, gfxpack, ok,
-    snapshot, tool,
+    assert_same, copy_tree, example_config, example_packages, example_shards, fails, fixtures,
+    gfxpack, ok, snapshot, tool,
 };
 use gfxpack::read_at::ReadAt;
 use gfxpack::tree::Source;
@@ -79,16 +79,6 @@ fn everything(root: &Path) -> BTreeMap<String, String> {
         }
     }
     all
-}
-
-#[track_caller]
-fn assert_same(what: &str, one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) {
-    let paths = one.keys().chain(other.keys());
-    let differing: BTreeMap<_, _> = paths
-        .filter(|path| one.get(*path) != other.get(*path))
-        .map(|path| (path, [one.get(path), other.get(path)]))
-        .collect();
-    assert!(differing.is_empty(), "{what}: {differing:#?}");
 }
 
 fn split_one(artifact: &Path, out: &Path, args: &[&str]) -> Command {

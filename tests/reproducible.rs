@@ -13,8 +13,8 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::{
-    copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok, repo,
-    snapshot, tool,
+    assert_same, copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok,
+    repo, snapshot, tool,
 };
 
 const SHARDS: [&str; 3] = ["gfx110X-build", "gfx1151-build", "gfx120X-build"];
@@ -97,17 +97,6 @@ fn everything(root: &Path) -> BTreeMap<String, String> {
         }
     }
     all
-}
-
-/// What is not the same, so that a failure can be read.
-#[track_caller]
-fn assert_same(what: &str, one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) {
-    let paths = one.keys().chain(other.keys());
-    let differing: BTreeMap<_, _> = paths
-        .filter(|path| one.get(*path) != other.get(*path))
-        .map(|path| (path, [one.get(path), other.get(path)]))
-        .collect();
-    assert!(differing.is_empty(), "{what}: {differing:#?}");
 }
 
 /// The sizes and digests of the packages in a directory, which have the caller's mode and the time

@@ -193,3 +193,14 @@ pub fn install(artifacts: &[PathBuf], root: &Path) {
         }
     }
 }
+
+/// Two snapshots must be the same; names what is not.
+#[track_caller]
+pub fn assert_same(what: &str, one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) {
+    let paths = one.keys().chain(other.keys());
+    let differing: BTreeMap<_, _> = paths
+        .filter(|path| one.get(*path) != other.get(*path))
+        .map(|path| (path, [one.get(path), other.get(path)]))
+        .collect();
+    assert!(differing.is_empty(), "{what}: {differing:#?}");
+}
