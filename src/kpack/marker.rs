@@ -2,7 +2,8 @@
 //!
 //! A MessagePack map { `kpack_search_paths`: [str], `kernel_name`: str } of at most 64 KiB, in a
 //! section that may be longer: zeros follow. Older descriptions have the search paths alone, as
-//! text with colons between; no text begins with a byte that a MessagePack map begins with.
+//! text with colons between. Text that begins as a map does, with a letter from U+0780 to U+07FF, is
+//! not written, and read as a map.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -58,6 +59,12 @@ pub enum MarkerError {
     NonUtf8Path {
         /// The path.
         path: PathBuf,
+    },
+    /// Text that would be read as a map.
+    #[error("`{text}` cannot be written as text: its first byte is one that a map begins with")]
+    TextLikeMap {
+        /// The text.
+        text: String,
     },
     /// A search path that cannot be written as text.
     #[error(
@@ -125,9 +132,11 @@ impl Marker {
         if let Some(path) = self.kpack_search_paths.iter().find(bad) {
             return Err(MarkerError::NotText { path: path.clone() });
         }
-        match self.kpack_search_paths.join(":") {
-            text if text.is_empty() => Err(MarkerError::Empty),
-            text => checked(text.into_bytes()),
+        let text = self.kpack_search_paths.join(":");
+        match text.as_bytes().first() {
+            None => Err(MarkerError::Empty),
+            Some(&first) if begins_map(first) => Err(MarkerError::TextLikeMap { text }),
+            Some(_) => checked(text.into_bytes()),
         }
     }
 
@@ -136,7 +145,7 @@ impl Marker {
         let within = &bytes[..bytes.len().min(MAX_SIZE)];
         let (parsed, end) = match bytes.first() {
             None | Some(0) => return Err(MarkerError::Empty),
-            Some(0x80..=0x8f | 0xde | 0xdf) => {
+            Some(&first) if begins_map(first) => {
                 let (marker, end) = msgpack::decode(within)?;
                 (ParsedMarker::Map(marker), end)
             }
@@ -182,6 +191,11 @@ impl Marker {
         }
         candidates
     }
+}
+
+/// Whether a MessagePack map begins with that byte.
+fn begins_map(first: u8) -> bool {
+    matches!(first, 0x80..=0x8f | 0xde | 0xdf)
 }
 
 fn checked(bytes: Vec<u8>) -> Result<Vec<u8>, MarkerError> {
@@ -237,6 +251,10 @@ mod tests {
         assert!(matches!(Marker::parse(&[0; 10]), Err(MarkerError::Empty)));
         let colon = Marker { kpack_search_paths: vec!["a:b".to_owned()], ..marker() };
         assert!(matches!(colon.to_text(), Err(MarkerError::NotText { .. })));
+        // In UTF-8 this letter begins with 0xdf.
+        assert_eq!(Marker::parse(":ߊ".as_bytes()).unwrap(), ParsedMarker::Text(vec!["ߊ".into()]));
+        let like_map = Marker { kpack_search_paths: vec!["ߊ".to_owned()], ..marker() };
+        assert!(matches!(like_map.to_text(), Err(MarkerError::TextLikeMap { .. })));
     }
 
     #[test]
