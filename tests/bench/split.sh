@@ -28,7 +28,7 @@ least() {
   done
   echo "$best $rss"
 }
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b > 0 ? a / b : 0 }'; }
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", (b > 0 ? a / b : 0) }'; }
 
 echo "| artifact | MB | split s | zstd -3 -T2 + cp s | ratio | split, none s | cp s | ratio | peak MB |"
 echo "|---|---|---|---|---|---|---|---|---|"
