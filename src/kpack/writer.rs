@@ -305,6 +305,15 @@ impl FrameCompressor {
         Ok(frame)
     }
 
+    /// Compresses an object that is in memory to the frame that [`Self::compress_into`] would make.
+    pub fn compress_held(&mut self, object: &[u8], frame: &mut Vec<u8>) -> io::Result<()> {
+        if object.len() as u64 > STREAM_OVER {
+            return self.compress_into(object, object.len() as u64, frame);
+        }
+        frame.clear();
+        bulk(&mut self.bulk, object, frame)
+    }
+
     /// Compresses the `size` bytes that the stream gives to one frame, in place of what `frame` holds.
     /// Fails with `InvalidData` where it gives more, with `UnexpectedEof` where it gives less. An
     /// object over [`STREAM_OVER`] is never in memory whole; its frame is.
@@ -317,9 +326,7 @@ impl FrameCompressor {
         frame.clear();
         if size <= STREAM_OVER {
             let input = read_exactly(&mut stream, size, &mut self.input)?;
-            frame.reserve(zstd_safe::compress_bound(input.len()));
-            self.bulk.compress_to_buffer(input, frame)?;
-            return Ok(());
+            return bulk(&mut self.bulk, input, frame);
         }
         let mut encoder = zstd::stream::write::Encoder::new(std::mem::take(frame), self.level)?;
         encoder.include_checksum(true)?;
@@ -330,6 +337,15 @@ impl FrameCompressor {
         *frame = encoder.finish()?;
         Ok(())
     }
+}
+
+fn bulk(
+    compressor: &mut zstd::bulk::Compressor<'static>,
+    input: &[u8],
+    frame: &mut Vec<u8>,
+) -> io::Result<()> {
+    frame.reserve(zstd_safe::compress_bound(input.len()));
+    compressor.compress_to_buffer(input, frame).map(|_| ())
 }
 
 /// Reads the `size` bytes of a stream, at most [`STREAM_OVER`], in as few steps as it gives them, to the
