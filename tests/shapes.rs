@@ -443,7 +443,6 @@ fn every_shape_of_other_linkers_goes_the_whole_way() {
     }
 }
 
-/// The bundles of the test are bundles for others too.
 #[test]
 fn a_compressed_bundle_need_not_fit_into_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -476,7 +475,7 @@ fn a_compressed_bundle_need_not_fit_into_memory() {
             let peak = peak_memory(&mut split);
             assert!(peak < 160 << 10, "{form} {args:?}: a peak of {peak} KiB");
             let mut made = snapshot(&out);
-            made.retain(|path, _| path.ends_with(".kpack"));
+            made.retain(|path, what| path.ends_with(".kpack") && what.starts_with("file"));
             assert_eq!(made.len(), isas.len(), "{made:?}");
             fs::remove_dir_all(out).unwrap();
             kpacks.push(made);
@@ -487,6 +486,7 @@ fn a_compressed_bundle_need_not_fit_into_memory() {
     assert_eq!(kpacks[..3], kpacks[3..]);
 }
 
+/// The bundles of the test are bundles for others too.
 #[test]
 fn the_bundler_reads_what_the_test_compresses() {
     let Bundles { dir, two, .. } = bundles();

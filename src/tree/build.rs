@@ -19,7 +19,7 @@ use super::pack::{Buffers, Fault, Item, Packed, Task, Wanted};
 use crate::error::Error;
 use crate::fatbin::bundle::Form;
 use crate::jobs::{Jobs, Queue};
-use crate::kpack::writer::{WriteError, Writer};
+use crate::kpack::writer::{Compression, WriteError, Writer};
 use crate::progress::Monitor;
 
 /// Builds archives, each into the file that goes with it: open for writing at its start, and the
@@ -129,7 +129,9 @@ impl<'a> Set<'a> {
         let archive = &mut self.archives[archive];
         let size = archive.objects[object].0.size();
         archive.offer(object, &stored, hash)?;
-        self.buffers.give_back(stored);
+        if archive.plan.compression() == Compression::None {
+            self.buffers.give_back(stored);
+        }
         monitor.advance(size);
         Ok(())
     }

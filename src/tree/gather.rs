@@ -309,7 +309,11 @@ impl Passing<'_, '_> {
                     .at(path.unwrap_or_default())
                     .hint("the file is damaged; unpacked, as a directory, it can be split"));
                 }
-                *held = Held::Here(Vec::with_capacity(usize::try_from(size).unwrap_or_default()));
+                let size = usize::try_from(size).unwrap_or_default();
+                let buffer = items.first().map(|(_, item)| item.buffers.take(size));
+                let mut buffer = buffer.unwrap_or_default();
+                buffer.clear();
+                *held = Held::Here(buffer);
                 Ok(())
             }
         }

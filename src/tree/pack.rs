@@ -22,24 +22,33 @@ use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER};
 use crate::read_at::ReadAt;
 use crate::target::TargetId;
 
-/// Buffers that go round: fresh memory for each code object would cost about as much as copying it.
-/// What stands in them is left there.
+/// Buffers for whole code objects, which go round: fresh memory for each would cost about as much as
+/// copying it, and what is freed in such sizes the C library does not give back to the system.
 #[derive(Default)]
 pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// Those for the rare large code objects are not kept, and not more than this in all.
-    const MAX_KEPT: usize = 4 << 20;
-    const IN_ALL: usize = 16 << 20;
+    /// What may wait here in all.
+    const IN_ALL: usize = 32 << 20;
 
-    fn take(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    /// A buffer with room for `size` bytes. It may hold something.
+    pub fn take(&self, size: usize) -> Vec<u8> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = (0..kept.len()).filter(|&i| kept[i].capacity() >= size);
+        match fitting.min_by_key(|&i| kept[i].capacity()) {
+            Some(i) => kept.swap_remove(i),
+            None => {
+                // One that is too small makes room for the new one.
+                kept.pop();
+                Vec::with_capacity(size)
+            }
+        }
     }
 
     pub fn give_back(&self, buffer: Vec<u8>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let held: usize = kept.iter().map(Vec::capacity).sum();
-        if buffer.capacity() <= Self::MAX_KEPT.min(Self::IN_ALL.saturating_sub(held)) {
+        if buffer.capacity() <= Self::IN_ALL.saturating_sub(held) {
             kept.push(buffer);
         }
     }
@@ -183,7 +192,7 @@ impl Item {
             if let Ok(size) = usize::try_from(entry.size)
                 && cost <= most
             {
-                let mut bytes = self.buffers.take();
+                let mut bytes = self.buffers.take(size);
                 bytes.resize(size, 0);
                 stream.read_exact(&mut bytes).map_err(fail)?;
                 let task = Task { item, bytes: Bytes::Held(bytes), cost };
@@ -371,26 +380,22 @@ fn store(
             Ok((bytes, head))
         }
         (Compression::None, Origin::Stream(stream)) => {
-            let mut stored = buffers.take();
+            let mut stored = buffers.take(usize::try_from(size).map_err(io::Error::other)?);
             stored.clear();
             stream.read_to_end(&mut stored)?;
             let head = head_of(&stored);
             Ok((stored, head))
         }
         (Compression::Zstd { level }, Origin::Held(bytes)) => {
-            let mut stored = buffers.take();
-            with_compressor(level, |compressor| compressor.compress_held(&bytes, &mut stored))?;
+            let frame = with_compressor(level, |compressor| compressor.compress_held(&bytes))?;
             let head = head_of(&bytes);
             buffers.give_back(bytes);
-            Ok((stored, head))
+            Ok((frame, head))
         }
         (Compression::Zstd { level }, Origin::Stream(stream)) => {
-            let mut stored = buffers.take();
             let mut seen = Seen { stream, head: Vec::new() };
-            with_compressor(level, |compressor| {
-                compressor.compress_into(&mut seen, size, &mut stored)
-            })?;
-            Ok((stored, seen.head))
+            let frame = with_compressor(level, |compressor| compressor.compress(&mut seen, size))?;
+            Ok((frame, seen.head))
         }
     }
 }
@@ -398,8 +403,8 @@ fn store(
 /// Lends this thread's compressor for the level.
 fn with_compressor(
     level: i32,
-    compress: impl FnOnce(&mut FrameCompressor) -> io::Result<()>,
-) -> io::Result<()> {
+    compress: impl FnOnce(&mut FrameCompressor) -> io::Result<Vec<u8>>,
+) -> io::Result<Vec<u8>> {
     thread_local! {
         static COMPRESSOR: RefCell<Option<(i32, FrameCompressor)>> = const { RefCell::new(None) };
     }
