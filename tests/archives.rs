@@ -19,6 +19,7 @@ use common::{
     assert_same, copy_tree, example_config, example_packages, example_shards, fails, fixtures,
     gfxpack, ok, snapshot, tool,
 };
+use gfxpack::progress::Silent;
 use gfxpack::read_at::ReadAt;
 use gfxpack::tree::Source;
 use sha2::{Digest, Sha256};
@@ -251,7 +252,7 @@ fn members_are_read_at_any_place() {
     fs::write(stage.join("before"), [1; 100_000]).unwrap();
     let expected = fs::read(stage.join("noise")).unwrap();
     let archive = pack(&dir.path().join("blas_lib_x"), dir.path(), "zst", Order::Sorted);
-    let tree = gfxpack::tree::read::archive(&archive, true).unwrap();
+    let tree = gfxpack::tree::read::archive(&archive, true, &Silent).unwrap();
     let path = gfxpack::tree::TreePath::new(format!("{STAGE}/noise")).unwrap();
     let Some(Source::File(input)) = tree.get(&path).unwrap().source() else { panic!() };
     assert_eq!(input.digest(), Some(blake3::hash(&expected)));
@@ -701,7 +702,7 @@ fn changed_archives_never_panic() {
     let path = dir.path().join("a_lib_x.tar.zst");
     let read = |tar: &[u8]| {
         fs::write(&path, zstd::encode_all(tar, 1).unwrap()).unwrap();
-        gfxpack::tree::read::archive(&path, true)
+        gfxpack::tree::read::archive(&path, true, &Silent)
     };
     assert_eq!(read(&good).unwrap().len(), 7);
     let mut state = 1u64;

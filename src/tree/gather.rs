@@ -153,7 +153,7 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn failed(&self, e: io::Error) -> Error {
-        let error = Error::io("cannot write", self.to.path(), e);
+        let error = Error::output("cannot write", self.to.path(), e);
         match super::dir::origin(self.source) {
             Some(from) => error.hint(format!("its content comes from {}", from.display())),
             None => error,

@@ -24,11 +24,12 @@ use crate::output::Ui;
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging)?;
     let jobs = jobs(global);
-    let artifacts = read_artifacts(&args.artifacts_dir, &jobs)?;
+    let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
-    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
+    let told = serde_json::json!({ "stage": report });
+    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, told, &jobs, ui)
 }
 
 /// What the arguments and configuration files say about packaging.
@@ -87,17 +88,21 @@ pub fn tell(report: &stage::Report, ui: &Ui) {
     }
 }
 
-/// Writes (or with `--dry-run` lists) planned packages.
+/// Writes (or with `--dry-run` lists) planned packages. `told` is a JSON object: what else the document
+/// of `--json` says.
 pub fn finish(
     packages: &[Planned],
     args: &Packaging,
     plan: &Plan,
     input: &Path,
+    mut told: serde_json::Value,
     jobs: &Jobs,
     ui: &Ui,
 ) -> Result<ExitCode> {
     if args.dry_run {
-        ui.result(&dry_run_json(packages, &args.format), || dry_run_text(packages, &args.format));
+        told["status"] = "planned".into();
+        told["packages"] = dry_run_json(packages, &args.format);
+        ui.result(&told, || dry_run_text(packages, &args.format));
         return Ok(ExitCode::SUCCESS);
     }
     let mut formats = args.format.clone();
@@ -114,8 +119,10 @@ pub fn finish(
     let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
-    let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
-    ui.result(&json, || {
+    told["status"] = "done".into();
+    told["output"] = output.into();
+    told["packages"] = serde_json::json!(files);
+    ui.result(&told, || {
         let line = |size, file| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         files.iter().map(|file| line(file.size, &file.file)).collect()
     });
@@ -141,7 +148,7 @@ fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
 }
 
 fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
-    let packages: Vec<_> = packages
+    packages
         .iter()
         .map(|package| {
             let files: Vec<_> = formats.iter().map(|format| file_name(package, *format)).collect();
@@ -159,6 +166,5 @@ fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
                 "content": list::items(&package.tree),
             })
         })
-        .collect();
-    serde_json::json!({ "status": "planned", "packages": packages })
+        .collect()
 }
