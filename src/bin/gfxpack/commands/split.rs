@@ -99,7 +99,8 @@ fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -
         0 => Error::failed(format!("nothing was written: {} failed", listed(&failed)))
             .hint("mend what failed, and split again"),
         _ => Error::failed(format!(
-            "is incomplete: {good} of {all} artifacts are in it; {} failed",
+            "is incomplete: {good} of {all} artifacts {} in it; {} failed",
+            if good == 1 { "is" } else { "are" },
             listed(&failed)
         ))
         .at(&args.output_dir)
