@@ -390,3 +390,33 @@ impl Write for Counting<'_, '_> {
         self.file.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_fails_says_at_which_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "0123456789").unwrap();
+        let readable = || File::open(&path).unwrap();
+        let writable = || File::create(dir.path().join("copy")).unwrap();
+        let unreadable = || File::options().write(true).open(&path).unwrap();
+        assert!(matches!(
+            copy_rest(&mut unreadable(), 10, &mut writable()),
+            Err(CopyError::Read(_))
+        ));
+        assert!(matches!(
+            copy_rest(&mut readable(), 10, &mut readable()),
+            Err(CopyError::Write(_))
+        ));
+        // It was cut off meanwhile.
+        assert!(matches!(copy_rest(&mut readable(), 11, &mut writable()), Err(CopyError::Read(_))));
+        // It goes on where the copy stands.
+        let mut to = writable();
+        to.write_all(b"abcd").unwrap();
+        assert!(copy_rest(&mut readable(), 10, &mut to).is_ok());
+        assert_eq!(fs::read(dir.path().join("copy")).unwrap(), b"abcd456789");
+    }
+}
