@@ -424,3 +424,16 @@ fn build_says_what_splitting_left() {
         assert_eq!(document["passed_over"], serde_json::json!([]));
     }
 }
+
+#[test]
+fn help_says_what_a_bad_artifact_does() {
+    for (command, words) in [
+        ("split", "each artifact is split for itself"),
+        ("recombine", "All or nothing: "),
+        ("build", "All or nothing: "),
+        ("verify", "docs/verify.md explains each check"),
+    ] {
+        let help = ok(gfxpack().args([command, "--help"]));
+        assert!(help.contains(words), "{help}");
+    }
+}

@@ -61,23 +61,17 @@ pub enum Color {
     Never,
 }
 
+/// What is not described here is described at its arguments: that says more.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show which architectures artifacts, shards or files have code for, and draft a configuration
     Discover(Discover),
-    /// Split fat artifacts into host code and the GPU code of each architecture
     Split(Split),
-    /// Regroup the split artifacts of all shards as a packaging configuration says
     Recombine(Recombine),
-    /// Check that split or recombined artifacts hold what users need
     Verify(Verify),
     /// Write .deb and .rpm packages from recombined artifacts
     Package(Package),
-    /// Split, recombine and package in one pass, without trees in between
     Build(Build),
-    /// Show what a package, archive, binary, bundle or code object holds, or how two differ
     Inspect(Inspect),
-    /// Take code objects out of a kpack archive, a fat binary or a bundle, into files
     Extract(Extract),
     /// Print the JSON Schema of a configuration file
     Schema(Schema),
@@ -236,9 +230,9 @@ pub enum KpackCompression {
 /// One artifact (--artifact-dir) is split as a whole or not at all. In a batch
 /// (--batch-artifact-parent-dir) each artifact is split for itself: where a file of one is damaged or
 /// cannot be read, nothing of that artifact is in the output, the others are there whole, every fault
-/// is told, and the status is 1. So status 1 with an output means that it is incomplete: the last line
-/// says which artifacts failed. Where the output itself cannot be written, as on a full disk, nothing
-/// is placed. recombine and build need all artifacts, and refuse a bad one.
+/// is told, and the status is 1. The last error then says that the output is incomplete, and which
+/// artifacts failed. Where all fail, or the output itself cannot be written, as on a full disk, nothing
+/// is placed. recombine and build need all artifacts: one that is bad fails the run.
 #[derive(Debug, ClapArgs)]
 #[command(group = clap::ArgGroup::new("input").required(true))]
 #[command(after_help = "Examples:\n  \
