@@ -11,7 +11,7 @@ mod read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError};
+pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError, shared_family, shared_target};
 pub use read::{
     archive_stem, parse_manifest, read_artifact, read_artifacts, read_shard, read_shards,
 };

@@ -31,5 +31,6 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     recombine::tell(&report.recombine, ui);
     package::tell(&report.stage, ui);
-    finish(&packages, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)
+    let report = serde_json::json!(report);
+    finish(&packages, &report, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)
 }
