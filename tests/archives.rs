@@ -380,6 +380,24 @@ fn code_that_two_shards_have_is_compared_through_archives() {
 }
 
 #[test]
+fn host_code_of_shards_is_compared_through_archives() {
+    let dir = tempfile::tempdir().unwrap();
+    let differences = |shards: &Path| {
+        let mut command = gfxpack();
+        command.args(["--json", "build", "--dry-run", "--input-shards-dir"]).arg(shards);
+        command.arg("--config").arg(example_config()).arg("--output-dir").arg(dir.path());
+        let json = ok(command.args(["--version", "1", "--release", "1"]));
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        json["report"]["recombine"]["generic_differences"].clone()
+    };
+    let expected = differences(&example_shards());
+    assert!(expected[0]["differing"][0]["sections"].as_array().unwrap().len() > 3, "{expected}");
+    let packed = dir.path().join("packed");
+    packed_shards(&example_shards(), &packed, Order::Backwards, |i| i % 5 != 3);
+    assert_eq!(differences(&packed), expected);
+}
+
+#[test]
 fn checksums_beside_archives_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let artifact = example_shards().join("gfx1151-build/blas_lib_gfx1151");

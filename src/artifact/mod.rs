@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use folder::{passed_over, passed_over_in_shards};
-pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError};
+pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError, shared_family, shared_target};
 pub use read::{
     archive_stem, parse_manifest, read_artifact, read_artifacts, read_each, read_shard, read_shards,
 };

@@ -34,14 +34,14 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     recombine::tell(&report.recombine, ui);
     package::tell(&report.stage, ui);
+    // Of splitting the same as `split` says.
     let split: serde_json::Map<_, _> = report
         .split
         .iter()
         .map(|(shard, reports)| (shard.clone(), reports.iter().map(split::report_json).collect()))
         .collect();
-    let told = serde_json::json!({
-        "split": split, "passed_over": passed_over_json(&passed),
-        "recombine": report.recombine, "stage": report.stage,
-    });
-    finish(&packages, &args.packaging, &plan, &args.input_shards_dir, told, &jobs, ui)
+    let mut report = serde_json::json!(report);
+    report["split"] = split.into();
+    report["passed_over"] = passed_over_json(&passed);
+    finish(&packages, &report, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)
 }

@@ -28,8 +28,8 @@ pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
-    let told = serde_json::json!({ "stage": report });
-    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, told, &jobs, ui)
+    let report = serde_json::json!({ "stage": report });
+    finish(&packages, &report, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
 }
 
 /// What the arguments and configuration files say about packaging.
@@ -88,21 +88,20 @@ pub fn tell(report: &stage::Report, ui: &Ui) {
     }
 }
 
-/// Writes (or with `--dry-run` lists) planned packages. `told` is a JSON object: what else the document
-/// of `--json` says.
+/// Writes (or with `--dry-run` lists) planned packages. `report` is what planning found, by stage: it goes
+/// into the JSON document beside the packages.
 pub fn finish(
     packages: &[Planned],
+    report: &serde_json::Value,
     args: &Packaging,
     plan: &Plan,
     input: &Path,
-    mut told: serde_json::Value,
     jobs: &Jobs,
     ui: &Ui,
 ) -> Result<ExitCode> {
     if args.dry_run {
-        told["status"] = "planned".into();
-        told["packages"] = dry_run_json(packages, &args.format);
-        ui.result(&told, || dry_run_text(packages, &args.format));
+        let json = with_report(dry_run_json(packages, &args.format), report);
+        ui.result(&json, || dry_run_text(packages, &args.format));
         return Ok(ExitCode::SUCCESS);
     }
     let mut formats = args.format.clone();
@@ -119,14 +118,18 @@ pub fn finish(
     let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
-    told["status"] = "done".into();
-    told["output"] = output.into();
-    told["packages"] = serde_json::json!(files);
-    ui.result(&told, || {
+    let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
+    let json = with_report(json, report);
+    ui.result(&json, || {
         let line = |size, file| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         files.iter().map(|file| line(file.size, &file.file)).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+fn with_report(mut json: serde_json::Value, report: &serde_json::Value) -> serde_json::Value {
+    json["report"] = report.clone();
+    json
 }
 
 fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
@@ -148,7 +151,7 @@ fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
 }
 
 fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
-    packages
+    let packages: Vec<_> = packages
         .iter()
         .map(|package| {
             let files: Vec<_> = formats.iter().map(|format| file_name(package, *format)).collect();
@@ -166,5 +169,6 @@ fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
                 "content": list::items(&package.tree),
             })
         })
-        .collect()
+        .collect();
+    serde_json::json!({ "status": "planned", "packages": packages })
 }
