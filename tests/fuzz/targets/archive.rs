@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gfxpack::artifact::{ArtifactName, read_artifact};
+use gfxpack::progress::Silent;
 use gfxpack::tarball::{MAX_NAME, MemberKind, Members, TarError};
 use gfxpack_fuzz::{bounded, fix_sums, named_file};
 use libfuzzer_sys::fuzz_target;
@@ -25,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     let name = ArtifactName::parse("blas_lib_generic").expect("a good name");
     // What runs beside it has 16 MiB in flight, whatever the input.
     bounded(data, 32 << 20, 256, || {
-        let Ok(artifact) = read_artifact(&path, name) else { return };
+        let Ok(artifact) = read_artifact(&path, name, &Silent) else { return };
         let mut left = 64;
         for (path, entry) in artifact.tree.iter() {
             assert!(

@@ -24,7 +24,7 @@ use crate::output::Ui;
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging)?;
     let jobs = jobs(global);
-    let artifacts = read_artifacts(&args.artifacts_dir, &jobs)?;
+    let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
