@@ -77,6 +77,26 @@ pub fn ok(command: &mut Command) -> String {
     ran.stdout
 }
 
+/// Runs a command that must succeed; returns the most memory that it had resident, in KiB.
+#[track_caller]
+pub fn peak_memory(command: &mut Command) -> u64 {
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let mut peak = 0;
+    let ended = loop {
+        if let Some(ended) = child.try_wait().unwrap() {
+            break ended;
+        }
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let high = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = high.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    };
+    assert!(ended.success(), "{command:?}: {ended}");
+    assert!(peak > 0, "{command:?} was over before it was looked at");
+    peak
+}
+
 /// Runs a command that must end with that status; returns its standard error.
 #[track_caller]
 pub fn fails(command: &mut Command, status: i32) -> String {
