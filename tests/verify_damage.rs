@@ -108,12 +108,15 @@ enum On {
     RecombinedAlone,
     SplitWithSource,
     RecombinedWithSource,
+    /// With all libraries named that come from elsewhere.
+    SplitWithExternals,
+    RecombinedWithExternals,
 }
 
 impl On {
     fn folder(self) -> &'static str {
         match self {
-            Self::Split | Self::SplitWithSource => "split",
+            Self::Split | Self::SplitWithSource | Self::SplitWithExternals => "split",
             _ => "recombined",
         }
     }
@@ -125,6 +128,8 @@ impl On {
             Self::RecombinedAlone => "recombined, no `--config`",
             Self::SplitWithSource => "split, `--source`",
             Self::RecombinedWithSource => "recombined, `--source`",
+            Self::SplitWithExternals => "split, `--external`",
+            Self::RecombinedWithExternals => "recombined, `--external`",
         }
     }
 
@@ -139,9 +144,14 @@ impl On {
             Self::RecombinedWithSource => Some(&shards[..]),
             _ => None,
         };
-        let config =
-            matches!(self, Self::Recombined | Self::RecombinedWithSource).then_some(&config);
-        let options = Options { source, config, ..Options::default() };
+        let alone = self.folder() == "split" || self == Self::RecombinedAlone;
+        let config = (!alone).then_some(&config);
+        let external = match self {
+            Self::SplitWithExternals | Self::RecombinedWithExternals => vec!["libamdhip64.so.*"],
+            _ => Vec::new(),
+        };
+        let external = external.into_iter().map(|glob| globset::Glob::new(glob).unwrap()).collect();
+        let options = Options { source, config, external, ..Options::default() };
         verify::directory(dir, &options, &Jobs::new(2, 64 << 20), &Silent).unwrap()
     }
 }
@@ -379,6 +389,12 @@ fn foreign_tree(v: &Victim, isa: &str, e_flags: u32, keep: impl Fn(&Kernel) -> b
     v.fit_manifest(&path);
 }
 
+fn delete_rocblas(v: &Victim) {
+    for name in ["librocblas.so.5.2", "librocblas.so.5", "librocblas.so"] {
+        v.remove(&format!("blas_lib_generic/{ROCBLAS}/lib/{name}"));
+    }
+}
+
 // ---- the damages ----
 
 struct Damage {
@@ -398,6 +414,7 @@ macro_rules! damages {
     };
 }
 
+const EXTERNALS: &[On] = &[On::SplitWithExternals, On::RecombinedWithExternals];
 const RECOMBINED: &[On] = &[On::Recombined];
 const ALONE: &[On] = &[On::RecombinedAlone];
 const RECOMBINED_SOURCE: &[On] = &[On::RecombinedWithSource];
@@ -474,6 +491,15 @@ const DAMAGES: &[Damage] = damages! {
     "marker with a letter of a key changed" BOTH "marker" |v| v.replace(LIB, ".rocm_kpack_ref", "kernel_name", "kernel_nome");
     "marker names another library" BOTH "marker-name" |v| v.replace(LIB, ".rocm_kpack_ref", "librocblas.so.5.2", "librocblas.so.5.3");
     "converted library renamed" BOTH "marker-name" |v| v.rename(LIB, "blas_lib_generic/math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.6.0");
+    "library deleted with its links that another needs" SOURCE "needed-missing" |v| delete_rocblas(v);
+    "library deleted with its links that another needs" EXTERNALS "needed-missing" |v| delete_rocblas(v);
+    "library asks for one that nobody names" EXTERNALS "needed-missing" |v| v.replace(SUPPORT, ".dynstr", "libc.so.6", "libd.so.6");
+    "library moved to where the loader does not look" BOTH "needed-unreachable" |v| {
+        for name in ["librocblas.so.5.2", "librocblas.so.5", "librocblas.so"] {
+            let folder = format!("blas_lib_generic/{ROCBLAS}/lib");
+            v.rename(&format!("{folder}/{name}"), &format!("{folder}/private/{name}"));
+        }
+    };
     "section headers cut off" BOTH "not-checked" |v| v.edit(SUPPORT, |b| { b[40..48].fill(0); b[60..64].fill(0) });
 
     "kpacks of two ISAs swapped" BOTH "kpack-name" |v| {
@@ -621,6 +647,8 @@ fn undamaged_trees_raise_nothing() {
         On::RecombinedAlone,
         On::SplitWithSource,
         On::RecombinedWithSource,
+        On::SplitWithExternals,
+        On::RecombinedWithExternals,
     ] {
         let report = on.verify(&good().join(on.folder()));
         assert_eq!(report.findings, [], "{on:?}");
@@ -701,6 +729,12 @@ fn every_damage_is_caught_with_the_shard_at_hand() {
 #[test]
 fn every_damage_is_caught_with_all_shards_at_hand() {
     damage_all(On::RecombinedWithSource);
+}
+
+#[test]
+fn every_library_that_is_not_there_is_told_with_all_others_named() {
+    damage_all(On::SplitWithExternals);
+    damage_all(On::RecombinedWithExternals);
 }
 
 #[test]

@@ -124,6 +124,16 @@ checks! {
         "device code that nobody has seen",
         "the section headers were stripped",
         "strip with a tool that leaves section headers, if the file should have device code";
+    /// A library that host code needs is not there.
+    NeededMissing = "needed-missing" 2 Error
+        "a program or library that cannot be loaded",
+        "a library was left out, or comes from elsewhere",
+        "bring the library, or name it with --external if another package does";
+    /// A library that host code needs is where the loader does not look.
+    NeededUnreachable = "needed-unreachable" 2 Warning
+        "a program or library that is loaded only where something else has loaded the other",
+        "a library was moved, or the build left out DT_RUNPATH",
+        "put the library into a lib folder of the prefix, or set DT_RUNPATH to its folder";
 
     /// Content for an ISA that the tree is not for.
     IsaMixed = "isa-mixed" 3 Error

@@ -64,6 +64,29 @@ impl<'a> Installed<'a> {
         })
     }
 
+    /// Every file and link with its artifact, as the path once installed and the place.
+    pub fn files<'s>(
+        &'s self,
+        checked: &'s [Checked<'a>],
+    ) -> impl Iterator<Item = (&'s TreePath, String)> {
+        self.entries.iter().filter_map(|(installed, &(i, path))| {
+            let artifact = &checked[i];
+            let entry = artifact.artifact.tree.get(path)?;
+            (!entry.is_dir()).then(|| (installed, format!("{}/{path}", artifact.label)))
+        })
+    }
+
+    /// Whether an installed folder has a file of that name, through links or not.
+    pub fn has(&self, checked: &[Checked<'a>], folder: &TreePath, name: &str) -> bool {
+        let path = TreePath::new(name).map(|name| folder.join(&name));
+        path.is_ok_and(|path| self.find(checked, &path).is_some())
+    }
+
+    /// Whether something is installed there.
+    pub fn is_there(&self, path: &TreePath) -> bool {
+        self.entries.contains_key(path)
+    }
+
     /// The files directly in an installed directory.
     pub fn in_directory<'s>(&'s self, dir: &'s TreePath) -> impl Iterator<Item = &'s TreePath> {
         self.entries.keys().filter(move |path| path.parent().as_ref() == Some(dir))

@@ -3,7 +3,7 @@
 //! | | what must always hold | checked in |
 //! |---|---|---|
 //! | 1 | every artifact has a manifest; every file lies under one of its prefixes | `read` |
-//! | 2 | no fat binary is left in a generic tree: device code gone, wrappers at one valid marker | `host` |
+//! | 2 | no fat binary is left in a generic tree: device code gone, wrappers at one valid marker; host code is whole and has the libraries it needs | `host`, `needed` |
 //! | 3 | each tree holds its own ISAs only, by code objects, archives and names alike | `isa`, `kpack` |
 //! | 4 | every archive opens, every kernel decompresses to its size and is a code object | `kpack`, `kpm` |
 //! | 5 | every kernel is found where the marker says, installed, by the runtime's search | `lookup` |
@@ -26,6 +26,7 @@ mod kpack;
 mod kpm;
 mod layout;
 mod lookup;
+mod needed;
 mod read;
 mod source;
 mod subject;
@@ -46,6 +47,7 @@ use crate::tree::{EntryKind, Source, TreePath};
 
 pub use finding::{About, Check, Finding, Severity};
 pub use junit::junit;
+pub use needed::ExternalNeed;
 
 use file::{Facts, Task};
 use finding::Findings;
@@ -62,11 +64,20 @@ pub struct Options<'a> {
     pub source: Option<&'a [Shard]>,
     /// Findings that are known and accepted.
     pub allow: Vec<Allow>,
+    /// SONAMEs of libraries that may come from elsewhere, beside those of the base system. Where there
+    /// is any, they are all: what else is needed and not there is an error.
+    pub external: Vec<Glob>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { databases: Databases::known(), config: None, source: None, allow: Vec::new() }
+        Self {
+            databases: Databases::known(),
+            config: None,
+            source: None,
+            allow: Vec::new(),
+            external: Vec::new(),
+        }
     }
 }
 
@@ -106,6 +117,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings that were accepted, in the same order.
     pub allowed: Vec<Allowed>,
+    /// Libraries that are needed, that no artifact brings, and that nobody has named as external.
+    pub needs: Vec<ExternalNeed>,
     /// One line for each invariant that was checked.
     pub summary: Vec<InvariantSummary>,
 }
@@ -221,8 +234,13 @@ fn verify(
         let run = (jobs, monitor);
         source::check(&checked, shards, &options.databases, options.config, run, &mut findings)?;
     }
-    host::needed(&checked, monitor);
-    Ok(report(&checked, bytes, findings, options))
+    let needs = needed::check(&checked, options.source, &options.external, &mut findings);
+    for ExternalNeed { soname, needed_by, files } in &needs {
+        let more = if *files > 1 { format!(" and {} more", files - 1) } else { String::new() };
+        monitor
+            .detail(&format!("{soname} is not among the artifacts; needed by {needed_by}{more}"));
+    }
+    Ok(report(&checked, (bytes, needs), findings, options))
 }
 
 /// Opens every file once and keeps what is found out. Returns the bytes of all files.
@@ -274,7 +292,7 @@ fn look_at_files(
 
 fn report(
     checked: &[Checked],
-    bytes: u64,
+    (bytes, needs): (u64, Vec<ExternalNeed>),
     mut findings: Vec<Finding>,
     options: &Options,
 ) -> Report {
@@ -315,6 +333,7 @@ fn report(
         files: files.filter(|(_, entry)| !entry.is_dir()).count() as u64,
         kernels: kernels.sum(),
         bytes,
+        needs,
         summary: summary.collect(),
         findings,
         allowed,

@@ -314,6 +314,11 @@ pub struct Verify {
     /// Let warnings fail as well
     #[arg(long)]
     pub warnings_as_errors: bool,
+    /// SONAME of a library that other packages bring, as libamdhip64.so.* (repeatable). With this,
+    /// every other library that is needed must be among the artifacts; without, what is missing is
+    /// listed, and only what --source has is an error. glibc and GCC's libraries need not be named
+    #[arg(long, value_name = "GLOB")]
+    pub external: Vec<String>,
     /// Accept findings of a check, with a reason that the report repeats
     #[arg(long, value_name = "ID:GLOB=REASON")]
     pub allow: Vec<String>,

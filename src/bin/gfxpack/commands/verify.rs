@@ -24,6 +24,7 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
         databases: split::databases(&args.databases)?,
         config: config.as_ref(),
         source: source.as_deref(),
+        external: args.external.iter().map(|text| external(text)).collect::<Result<_>>()?,
         allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
     };
     let report = directory(&args.artifacts_dir, &options, &jobs, ui)?;
@@ -56,6 +57,11 @@ fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
         return Ok(vec![read_shard(dir, jobs, ui)?]);
     }
     read_shards(dir, jobs, ui)
+}
+
+fn external(text: &str) -> Result<Glob> {
+    let wrong = |e| Error::usage(format!("--external {text}: the glob is none")).because(e);
+    Ok(Glob::new(text).map_err(wrong)?)
 }
 
 /// `ID:GLOB=REASON`
@@ -99,6 +105,10 @@ fn text(report: &Report, failed: bool) -> String {
             }
         };
         let _ = writeln!(text, "{}  {:<52} {verdict}", summary.invariant, summary.holds);
+    }
+    if !report.needs.is_empty() {
+        let names: Vec<_> = report.needs.iter().map(|need| printable(&need.soname)).collect();
+        let _ = writeln!(text, "needed from elsewhere: {}", names.join(", "));
     }
     let _ = writeln!(
         text,
