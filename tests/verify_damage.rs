@@ -7,6 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::semicolon_if_nothing_returned, reason = "damages are expressions in a table")]
 
+#[path = "common/damage.rs"]
+mod damage;
+
 use std::fs;
 use std::io::Cursor;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -19,7 +22,7 @@ use gfxpack::elf::Image;
 use gfxpack::jobs::Jobs;
 use gfxpack::kpack::kpm::{Kpm, KpmFile};
 use gfxpack::kpack::reader::Archive;
-use gfxpack::kpack::writer::{Compression, FrameCompressor, Writer};
+use gfxpack::kpack::writer::Compression;
 use gfxpack::progress::Silent;
 use gfxpack::recombine;
 use gfxpack::split::{self, Layout, MarkerForm, Scope, split};
@@ -27,6 +30,8 @@ use gfxpack::target::TargetId;
 use gfxpack::tree::dir::{Copying, write};
 use gfxpack::tree::output::OutputDir;
 use gfxpack::verify::{self, Check, Options, Report, Severity};
+
+use damage::{Kernel, read_kpack, table_is_on_the_page, write_kpack};
 
 // ---- good trees ----
 
@@ -299,7 +304,7 @@ impl Victim {
         let path = self.kpack(isa);
         let mut kernels = read_kpack(&self.read(&path));
         edit(&mut kernels);
-        self.write(&path, write_kpack(isa, &kernels));
+        self.write(&path, write_kpack(&target(isa), &kernels));
         self.fit_manifest(&self.kpm(isa));
     }
 
@@ -326,44 +331,6 @@ fn target(isa: &str) -> TargetId {
     isa.parse().unwrap()
 }
 
-#[derive(Clone)]
-struct Kernel {
-    binary: String,
-    co_index: u32,
-    bytes: Vec<u8>,
-    /// The frame is stored without an entry that names it.
-    unnamed: bool,
-}
-
-fn read_kpack(bytes: &[u8]) -> Vec<Kernel> {
-    let archive = Archive::open(&bytes).unwrap();
-    let entries = archive.entries().iter();
-    entries
-        .map(|e| Kernel {
-            binary: e.binary.clone(),
-            co_index: e.co_index,
-            bytes: archive.read(e).unwrap(),
-            unnamed: false,
-        })
-        .collect()
-}
-
-fn write_kpack(isa: &str, kernels: &[Kernel]) -> Vec<u8> {
-    let out = Cursor::new(Vec::new());
-    let compression = Compression::Zstd { level: 3 };
-    let mut writer = Writer::new(out, "blas_lib", &target(isa), compression).unwrap();
-    let mut compressor = FrameCompressor::new(3).unwrap();
-    for kernel in kernels {
-        let size = kernel.bytes.len() as u64;
-        let frame = compressor.compress(&kernel.bytes[..], size).unwrap();
-        let ordinal = writer.push_frame(&frame, size).unwrap();
-        if !kernel.unnamed {
-            writer.add_entry(&kernel.binary, kernel.co_index, ordinal, size).unwrap();
-        }
-    }
-    writer.finish().unwrap().0.into_inner()
-}
-
 fn original(path: &str) -> Vec<u8> {
     fs::read(examples().join("shards/gfx110X-build").join(path)).unwrap()
 }
@@ -381,7 +348,7 @@ fn foreign_tree(v: &Victim, isa: &str, e_flags: u32, keep: impl Fn(&Kernel) -> b
     let folder = format!("blas_lib_{isa}");
     let archive = format!("blas_lib_{isa}.kpack");
     v.write(&format!("{folder}/artifact_manifest.txt"), "kpack/stage\n");
-    v.write(&format!("{folder}/kpack/stage/.kpack/{archive}"), write_kpack(isa, &kernels));
+    v.write(&format!("{folder}/kpack/stage/.kpack/{archive}"), write_kpack(&target(isa), &kernels));
     let mut kpm = Kpm::new("blas_lib", "kpack/stage");
     kpm.kpack_files.insert(target(isa), KpmFile { file: archive, size: 0, kernel_count: 0 });
     let path = format!("{folder}/kpack/stage/.kpack/blas_lib.kpm");
@@ -844,18 +811,6 @@ fn the_page_has_every_check_and_every_damage() {
             damage.caught_by
         );
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/verify.md");
-    let page = fs::read_to_string(&path).unwrap();
-    let mut made = page.clone();
-    for (name, table) in [("checks", check_table()), ("damages", damage_table())] {
-        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-        let from = made.find(&begin).unwrap() + begin.len();
-        let to = made.find(&end).unwrap();
-        made.replace_range(from..to, &table);
-    }
-    if std::env::var_os("GFXPACK_UPDATE_DOCS").is_some() {
-        fs::write(&path, &made).unwrap();
-    } else {
-        assert!(page == made, "docs/verify.md is old: run this test with GFXPACK_UPDATE_DOCS=1");
-    }
+    table_is_on_the_page("checks", &check_table());
+    table_is_on_the_page("damages", &damage_table());
 }

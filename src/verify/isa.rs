@@ -134,7 +134,7 @@ pub(super) fn check(checked: &[Checked], findings: &mut Vec<Finding>) {
                 add(Check::IsaMixed, path, what, artifact.holds.expected());
             }
             let group = artifact.artifact.name.prefix();
-            if kpack.group_name != group {
+            if kpack.group_name != group && !artifact.packaged {
                 let what = format!("is an archive of `{}`", kpack.group_name);
                 add(Check::KpackName, path, what, format!("one of `{group}`"));
             }

@@ -108,7 +108,9 @@ pub(super) fn check(checked: &[Checked], findings: &mut Vec<Finding>) {
         }
         modes(artifact, findings);
     }
-    paths(checked, findings);
+    if !checked.iter().any(|checked| checked.packaged) {
+        paths(checked, findings);
+    }
     links(checked, findings);
 }
 
@@ -127,6 +129,8 @@ fn generic(artifact: &Checked, findings: &mut Vec<Finding>) {
     for (path, facts) in &artifact.facts {
         match facts {
             Facts::Kpack(_) => add(path, "is a kpack archive".into()),
+            // One manifest speaks of all groups' archives.
+            Facts::Kpm(_) if artifact.packaged => {}
             Facts::Kpm(_) => add(path, "is a kpack manifest".into()),
             _ => {}
         }
@@ -146,6 +150,10 @@ fn device(artifact: &Checked, findings: &mut Vec<Finding>) {
         let facts = artifact.facts.get(path);
         let of_kpacks = matches!(facts, Some(Facts::Kpack(_) | Facts::Kpm(_)));
         if of_kpacks || artifact.owners.contains_key(path) {
+            continue;
+        }
+        // Licences and changelogs lie outside of the prefix.
+        if artifact.packaged && installed_path(artifact, path).is_none() {
             continue;
         }
         let what = match (facts, &entry.kind) {

@@ -30,6 +30,11 @@ const BASE: &str = include_str!("external.txt");
 const SYSTEM: [&str; 6] =
     ["lib", "lib64", "lib/x86_64-linux-gnu", "usr/lib", "usr/lib64", "usr/lib/x86_64-linux-gnu"];
 
+/// Whether every system has a library of this name.
+pub(super) fn is_base(soname: &str) -> bool {
+    Externals::new(&[]).has(soname)
+}
+
 /// A library that comes from elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExternalNeed {
