@@ -370,6 +370,7 @@ const DAMAGES: &[Damage] = damages! {
     "members of the ar archive in another order" DEB "package-damaged" |v| v.members(GROUP, &[0, 2, 1]);
     "debian-binary not first" DEB "package-damaged" |v| v.members(GROUP, &[1, 0, 2]);
     "no control member" DEB "package-damaged" |v| v.members(GROUP, &[0, 2]);
+    "file twice in the data member" DEB "package-damaged" |v| v.twice(GENERIC);
     "no data member" DEB "package-damaged" |v| v.members(GROUP, &[0, 1]);
     "file left out that md5sums lists" DEB "package-damaged" |v| v.repack(GROUP, |tree| fs::remove_file(tree.join("opt/rocm/lib/rocblas/library/Kernels.so-000-gfx1100.hsaco")).unwrap());
     "file added that md5sums does not list" DEB "package-damaged" |v| v.repack(GROUP, |tree| fs::write(tree.join("opt/rocm/lib/rocblas/library/new_gfx1100.dat"), "x").unwrap());
@@ -410,12 +411,36 @@ const DAMAGES: &[Damage] = damages! {
     ".deb of another release" BOTH "formats-differ" |v| v.plan_in("rocm-support", &[Format::Deb], |p| p.release = "2".into());
 };
 
+fn ar_header(name: &str, size: usize) -> Vec<u8> {
+    format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, "100644").into_bytes()
+}
+
 fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
 impl Victim {
+    /// Writes a data member that holds a file two times.
+    fn twice(&self, name: &str) {
+        let file = self.file(name, Format::Deb);
+        let dir = tempfile::tempdir().unwrap();
+        ok(tool("dpkg-deb", "dpkg").arg("-x").arg(&file).arg(dir.path().join("tree")));
+        let tar = dir.path().join("data.tar");
+        ok(tool("tar", "tar")
+            .args(["--format=gnu", "--hard-dereference", "-C"])
+            .arg(dir.path().join("tree"))
+            .arg("-cf")
+            .arg(&tar)
+            .args([".", &format!("./{LIB}")]));
+        self.members(name, &[0, 1]);
+        let content = fs::read(tar).unwrap();
+        let mut bytes = fs::read(&file).unwrap();
+        bytes.extend(ar_header("data.tar", content.len()));
+        bytes.extend(content);
+        fs::write(file, bytes).unwrap();
+    }
+
     /// Changes the control file without dpkg-deb, which refuses such a one.
     fn edit_control_raw(&self, name: &str, from: &str, to: &str) {
         let file = self.file(name, Format::Deb);
@@ -442,18 +467,7 @@ impl Victim {
         let data_at = control_at + 60 + size(control_at).next_multiple_of(2);
         let tar = fs::read(tar).unwrap();
         let mut made = bytes[..control_at].to_vec();
-        made.extend(
-            format!(
-                "{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n",
-                "control.tar",
-                0,
-                0,
-                0,
-                "100644",
-                tar.len()
-            )
-            .bytes(),
-        );
+        made.extend(ar_header("control.tar", tar.len()));
         made.extend(tar);
         made.extend(&bytes[data_at..]);
         fs::write(file, made).unwrap();

@@ -237,6 +237,12 @@ fn members_of(
         cpio::Member::Indexed(index) => usize::try_from(*index).ok().filter(|i| *i < files.len()),
     };
     let mut problems = Vec::new();
+    // Enough to see what is wrong; what a hostile payload says costs memory.
+    let mut add = |problem: String| {
+        if problems.len() < 100 {
+            problems.push(problem);
+        }
+    };
     // In the stripped form, the content of several names comes with the last of them.
     let last: HashMap<usize, usize> =
         filled.iter().enumerate().map(|(i, filled)| (filled.first, i)).collect();
@@ -255,7 +261,7 @@ fn members_of(
     cpio::for_each(archive, size, |member, len, content| {
         let Some(i) = index(member) else {
             if let cpio::Member::Named(name, _) = member {
-                problems.push(format!(
+                add(format!(
                     "the payload has {}, which the header does not list",
                     installed_path(name)
                 ));
@@ -270,7 +276,7 @@ fn members_of(
         // Of several names only one has the content.
         if len != file.size {
             if len != 0 || last.get(&filled[i].first) == Some(&i) {
-                problems.push(format!(
+                add(format!(
                     "{} has {len} bytes in the payload, but the header says {}",
                     file.path, file.size
                 ));
@@ -292,20 +298,16 @@ fn members_of(
         filled[first].seen = true;
         let actual = hex(&sum.finalize());
         if let Some(stated) = file.digest.as_ref().filter(|stated| sha256 && **stated != actual) {
-            problems.push(format!(
-                "the header says SHA256 {stated} of {}, but it is {actual}",
-                file.path
-            ));
+            add(format!("the header says SHA256 {stated} of {}, but it is {actual}", file.path));
         }
         Ok(())
     })?;
     for (i, file) in files.iter().enumerate() {
         let expected = matches!(file.kind, "file" | "symlink") && !file.flags.contains(&"ghost");
         if expected && !filled[i].seen {
-            problems.push(format!("the header lists {}, which the payload lacks", file.path));
+            add(format!("the header lists {}, which the payload lacks", file.path));
         }
     }
-    problems.truncate(100);
     report.problems.append(&mut problems);
     Ok(())
 }

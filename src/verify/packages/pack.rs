@@ -146,6 +146,10 @@ pub(super) fn read(
     for path in report.unlisted.iter().take(20) {
         add(Check::PackageDamaged, format!("md5sums does not list {path}"), "a sum for each file");
     }
+    let mut paths = BTreeSet::new();
+    for file in report.files.iter().filter(|file| !paths.insert(file.path.as_str())).take(20) {
+        add(Check::PackageDamaged, format!("has {} twice", file.path), "each path once");
+    }
     let Some(identity) = identity else { return (None, findings) };
     control(file, &identity, &report, &facts, &mut add);
     let mut pack = pack(file, identity, &report, &hashes, packaging);
@@ -279,7 +283,7 @@ fn pack(
             _ => None,
         };
         files.extend(what.map(|what| (entry.path.clone(), FileIdentity { what })));
-        // A path that comes twice is damage which dpkg and rpm see.
+        // That a path comes twice is a finding of its own.
         let _ = artifact.tree.insert(path, Entry { mode, mtime: None, kind });
     }
     Pack {
