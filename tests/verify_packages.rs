@@ -539,6 +539,36 @@ fn what_comes_from_elsewhere_can_be_named() {
     assert_eq!(findings(&["libamdhip64.so.*", "hip-*"]), [""; 0]);
 }
 
+/// Whatever byte is changed, and wherever a package ends, the readers say what is wrong or read on.
+#[test]
+fn damaged_bytes_are_errors_and_nothing_worse() {
+    use package::read::{Ignore, deb, rpm};
+    let read = |format: Format, bytes: &[u8]| match format {
+        Format::Deb => deb::members(&bytes)
+            .and_then(|members| deb::read(&bytes, members, &mut Ignore))
+            .is_ok_and(|report| report.problems.is_empty()),
+        Format::Rpm => {
+            rpm::content(&bytes, &mut Ignore).is_ok_and(|report| report.problems.is_empty())
+        }
+    };
+    for format in [Format::Deb, Format::Rpm] {
+        let file = good().join("packages").join(file_name(&plan("rocfft-generic"), format));
+        let good = fs::read(file).unwrap();
+        assert!(read(format, &good));
+        let mut seen = 0;
+        let places = (0..good.len()).step_by(41);
+        for at in places.clone() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 0xff;
+            seen += usize::from(!read(format, &bytes));
+            assert!(!read(format, &good[..at]), "{format:?} cut at {at}");
+        }
+        // What is left: times and owners in `ar` headers, the lead, the room for a signature.
+        let all = places.count();
+        assert!(seen * 2 > all, "{format:?}: {seen} of {all}");
+    }
+}
+
 fn damage_all(on: On) {
     let mut missed = Vec::new();
     for damage in DAMAGES.iter().filter(|damage| damage.on.contains(&on)) {
