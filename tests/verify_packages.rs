@@ -57,7 +57,7 @@ fn config() -> PackagingConfig {
 }
 
 fn plans(recombined: &Path) -> Vec<Package> {
-    let artifacts = read_artifacts(recombined, &Jobs::new(2, 64 << 20)).unwrap();
+    let artifacts = read_artifacts(recombined, &Jobs::new(2, 64 << 20), &Silent).unwrap();
     let definitions = PackagesConfig::load(&example_packages()).unwrap();
     let options = stage::Options {
         version: "7.1.0".into(),

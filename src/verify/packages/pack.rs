@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, Write};
 
 use super::relations::{Relation, Wanted};
 use super::{PackageFile, PackageOptions};
-use crate::artifact::{ArtifactName, ArtifactTree, GENERIC};
+use crate::artifact::{ArtifactName, ArtifactTree, GENERIC, shared_family};
 use crate::config::PackagingConfig;
 use crate::database::Owner;
 use crate::fatbin::bundle;
@@ -76,6 +76,9 @@ fn holds<'a>(
     config: Option<&'a PackagingConfig>,
 ) -> Holds<'a> {
     let Some(group) = group else { return Holds::Generic };
+    if let Some(family) = shared_family(group) {
+        return Holds::Shared { family, groups: None };
+    }
     // Debian knows no capitals. A component with groups of its own cannot be told from a package.
     if let Some(config) = config.filter(|config| config.component_overrides.is_empty())
         && let Some(name) =
@@ -356,8 +359,14 @@ fn role(name: &str, provides: &[Relation]) -> ArtifactName {
         let group = name.strip_prefix(definition)?.strip_prefix('-')?;
         Some((definition, group))
     });
-    let (definition, target) =
-        group.unwrap_or_else(|| (name.strip_suffix("-generic").unwrap_or(name), GENERIC));
+    // What several groups share: `aotriton-gfx11xx-shared`.
+    let shared = || {
+        let parts = name.match_indices("-gfx").map(|(at, _)| (&name[..at], &name[at + 1..]));
+        parts.into_iter().find(|(_, target)| shared_family(target).is_some())
+    };
+    let (definition, target) = group
+        .or_else(shared)
+        .unwrap_or_else(|| (name.strip_suffix("-generic").unwrap_or(name), GENERIC));
     let component = match definition.rsplit('-').next() {
         Some("dev" | "devel") => "dev",
         Some("dbg" | "dbgsym" | "debuginfo") => "dbg",
