@@ -462,7 +462,7 @@ impl fmt::Display for Format {
     }
 }
 
-fn check_name(name: &str, format: Format) -> Result<(), SpecError> {
+pub(crate) fn check_name(name: &str, format: Format) -> Result<(), SpecError> {
     let extra: &[u8] = match format {
         Format::Deb => b"+.-",
         Format::Rpm => b"+.-_~^",
@@ -498,7 +498,11 @@ pub fn check_versions(version: &str, release: &str, format: Format) -> Result<()
     Errors::check((), faults)
 }
 
-fn check_version(field: &'static str, text: &str, format: Format) -> Result<(), SpecError> {
+pub(crate) fn check_version(
+    field: &'static str,
+    text: &str,
+    format: Format,
+) -> Result<(), SpecError> {
     let extra = match format {
         Format::Deb => "+.~",
         Format::Rpm => "+.~^_",

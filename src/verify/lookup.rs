@@ -107,7 +107,14 @@ impl<'c, 'a> Search<'c, 'a> {
             ParsedMarker::Map(marker) => marker.kernel_name.clone(),
             ParsedMarker::Text(_) => expected.clone(),
         };
-        if name != expected {
+        // A package does not say which prefix of the build its files come from.
+        let right = if artifact.packaged {
+            name.ends_with(&format!("/{installed}"))
+        } else {
+            name == expected
+        };
+        let expected = if artifact.packaged { format!("…/{installed}") } else { expected };
+        if !right && matches!(kpack.marker, ParsedMarker::Map(_)) {
             findings.push(Finding::new(
                 Check::MarkerName,
                 &artifact.label,

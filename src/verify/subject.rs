@@ -31,6 +31,8 @@ pub(super) enum Holds<'a> {
 pub(super) enum Members<'a> {
     /// Those that the configuration gives the group of this name, of this component.
     Configured(&'a PackagingConfig, String, &'a str),
+    /// These, with the feature variants of those without features.
+    Listed(Vec<TargetId>),
     /// The name is that of a family: its processors.
     Family(Family),
     /// The name is that of a processor: it and its feature variants.
@@ -83,6 +85,9 @@ impl<'a> Holds<'a> {
             Self::Group(Members::Configured(config, component, name)) => {
                 config.group_of(component, isa) == Some(name)
             }
+            Self::Group(Members::Listed(isas)) => {
+                isas.iter().any(|own| isa.search_order().contains(own))
+            }
             Self::Group(Members::Family(family)) => family.runs(isa),
             Self::Group(Members::Processor(own)) => own == isa.processor(),
             Self::Group(Members::Unknown) => true,
@@ -127,6 +132,10 @@ impl<'a> Holds<'a> {
                 let group = config.groups_of(component).get(*name);
                 let isas = group.map(|group| group.architectures.join(", ")).unwrap_or_default();
                 format!("the ISAs of the group {name} only ({isas})")
+            }
+            Self::Group(Members::Listed(isas)) => {
+                let isas: Vec<_> = isas.iter().map(ToString::to_string).collect();
+                format!("the ISAs that the package lists only ({})", isas.join(", "))
             }
             Self::Group(Members::Processor(own)) => format!("{own} and its feature variants only"),
             Self::Group(Members::Unknown) => "the group's ISAs only".into(),

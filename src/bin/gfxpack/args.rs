@@ -300,8 +300,18 @@ pub struct Recombine {
     gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml")]
 pub struct Verify {
     /// A directory of split or of recombined artifacts
-    #[arg(long, value_name = "DIR")]
-    pub artifacts_dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "packages_dir")]
+    pub artifacts_dir: Option<PathBuf>,
+    /// A directory of .deb and .rpm files instead: one set of packages, in one format or in both
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["artifacts_dir", "source"])]
+    pub packages_dir: Option<PathBuf>,
+    /// Where the packages install everything
+    #[arg(long, value_name = "DIR", default_value = "/opt/rocm", requires = "packages_dir")]
+    pub install_prefix: String,
+    /// Directory for unnamed temporary files, each as large as the largest archive or library of a
+    /// package
+    #[arg(long, value_name = "DIR", requires = "packages_dir")]
+    pub tmp_dir: Option<PathBuf>,
     /// What they were made from: the shard of split artifacts, the directory of shards of recombined
     /// ones, archives among them or not; then also nothing of it may be lost or changed
     #[arg(long, value_name = "DIR")]
@@ -314,6 +324,12 @@ pub struct Verify {
     /// Let warnings fail as well
     #[arg(long)]
     pub warnings_as_errors: bool,
+    /// SONAME of a library, or name of a package, that comes from elsewhere, as libamdhip64.so.*
+    /// (repeatable). With this, everything else that is needed must be there; without, what is missing
+    /// is listed, and only what --source has, or what is of the set's own version, is an error. glibc
+    /// and GCC's libraries need not be named
+    #[arg(long, value_name = "GLOB")]
+    pub external: Vec<String>,
     /// Accept findings of a check, with a reason that the report repeats
     #[arg(long, value_name = "ID:GLOB=REASON")]
     pub allow: Vec<String>,

@@ -46,12 +46,7 @@ impl Plan {
             Some(dir) => Templates::with_overrides(dir)?,
             None => Templates::built_in(),
         };
-        let below_root = args.install_prefix.strip_prefix('/').unwrap_or_default();
-        let install_prefix = TreePath::new(below_root).map_err(|e| {
-            Error::usage(format!("--install-prefix {} cannot be one", args.install_prefix))
-                .because(e)
-                .hint("expected the absolute path of a directory below /, as /opt/rocm")
-        })?;
+        let install_prefix = install_prefix(&args.install_prefix)?;
         let mut faults = Vec::new();
         for format in &args.format {
             let checked = check_versions(&args.version, &args.release, *format);
@@ -71,6 +66,15 @@ impl Plan {
             templates,
         })
     }
+}
+
+/// `--install-prefix` without its slash.
+pub fn install_prefix(text: &str) -> Result<TreePath, Error> {
+    TreePath::new(text.strip_prefix('/').unwrap_or_default()).map_err(|e| {
+        Error::usage(format!("--install-prefix {text} cannot be one"))
+            .because(e)
+            .hint("expected the absolute path of a directory below /, as /opt/rocm")
+    })
 }
 
 /// Prints what staging found.
