@@ -1,0 +1,11 @@
+//! Relations that follow from ELF files: what programs and libraries need, and what libraries provide.
+//!
+//! [`crate::elf::Needs`] says what one file asks of the loader. In an `.rpm` that becomes capabilities
+//! ([`rpm`]), in a `.deb` relations to packages of a release of the distribution ([`table`]). A library
+//! that is in the set itself becomes a relation to its package ([`resolve`]).
+
+pub mod rpm;
+pub mod table;
+pub mod version;
+
+pub use table::{DebDepends, Distro};
