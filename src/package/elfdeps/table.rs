@@ -186,6 +186,8 @@ impl DebDepends {
     /// Adds relations in the syntax of a control file, parted by commas, in which `#MINVER#` stands for
     /// "from this version on".
     pub fn add(&mut self, template: &str, version: Option<&str>) {
+        // Every version is from 0 on.
+        let version = version.filter(|version| *version != "0");
         for relation in template.split(',').map(str::trim).filter(|relation| !relation.is_empty()) {
             // One that is `name (>= version)` is the same thing as `name #MINVER#`.
             let fixed = relation.split_once(" (>= ").and_then(|(name, rest)| {
@@ -297,10 +299,14 @@ mod tests {
     fn relations_on_one_package_become_one() {
         let mut relations = DebDepends::default();
         relations.add("libm1", None);
+        relations.add("libx11-6 #MINVER#", Some("0"));
         relations.add("libm1 #MINVER#", Some("1.9"));
         relations.add("libm1 (>= 1.10)", None);
         relations.add("libgl1 | libgl", None);
         relations.add("libx #MINVER# | libx-1", Some("2"));
-        assert_eq!(relations.list(), ["libgl1 | libgl", "libm1 (>= 1.10)", "libx (>= 2) | libx-1"]);
+        assert_eq!(
+            relations.list(),
+            ["libgl1 | libgl", "libm1 (>= 1.10)", "libx (>= 2) | libx-1", "libx11-6"]
+        );
     }
 }
