@@ -4,8 +4,10 @@
 //! ([`rpm`]), in a `.deb` relations to packages of a release of the distribution ([`table`]). A library
 //! that is in the set itself becomes a relation to its package ([`resolve`]).
 
+mod resolve;
 pub mod rpm;
 pub mod table;
 pub mod version;
 
+pub use resolve::{Options, relate};
 pub use table::{DebDepends, Distro};
