@@ -12,6 +12,7 @@
 //! Only these tables are read, never code or data. Each walk is bounded by a count, and each name by a
 //! length. Source: gABI chapter 5; Linux Standard Base, "Symbol Versioning".
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::dynamic::{DT_GNU_HASH, DT_HASH, DT_STRTAB, DT_SYMTAB, Dynamic};
@@ -40,8 +41,8 @@ const MAX_SYMBOLS: u64 = 1 << 20;
 const WHOLE_NAMES: u64 = 4 << 20;
 /// The longest name of a symbol or version that is looked at.
 const MAX_NAME: u64 = 16 << 10;
-/// The names of undefined symbols together: real libraries have some 100 KB of them.
-const MAX_UNDEFINED: usize = 16 << 20;
+/// All names together, since many entries can point at one: real libraries have some 100 KB of them.
+const MAX_NAMES: usize = 16 << 20;
 const SYM_SIZE: u64 = 24;
 
 /// What a file asks of the loader, and what it offers.
@@ -260,7 +261,6 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         let mut found = Vec::new();
-        let mut bytes = 0;
         for (i, symbol) in symbols.chunks_exact(24).enumerate() {
             // st_shndx is SHN_UNDEF, and st_name says something.
             if u16_at(symbol, 6) != 0 || u32_at(symbol, 0) == 0 {
@@ -273,11 +273,8 @@ impl Reader<'_> {
                 Some((file.clone(), versions.get(version)?.clone()))
             });
             let name = self.names.get(u32_at(symbol, 0).into())?;
-            bytes +=
-                name.len() + version.as_ref().map_or(0, |(file, node)| file.len() + node.len());
-            if bytes > MAX_UNDEFINED {
-                let expected = format!("at most {MAX_UNDEFINED:#x} bytes");
-                return Err(ElfError::field("names of undefined symbols", table, bytes, expected));
+            if let Some((file, node)) = &version {
+                self.names.count(file.len() + node.len())?;
             }
             found.push(Undefined { name, version });
         }
@@ -308,12 +305,14 @@ struct Names<'a> {
     size: u64,
     /// All of it, where it is small.
     whole: Option<Vec<u8>>,
+    /// Bytes that names may still have.
+    left: Cell<usize>,
 }
 
 impl<'a> Names<'a> {
     fn open(r: &'a dyn ReadAt, image: &Image, dynamic: &Dynamic) -> Result<Self, ElfError> {
         let (Some(table), Some(size)) = (dynamic.get(DT_STRTAB), dynamic.get(DT_STRSZ)) else {
-            return Ok(Self { r, start: 0, size: 0, whole: None });
+            return Ok(Self { r, start: 0, size: 0, whole: None, left: Cell::new(0) });
         };
         let start = image
             .offset_of(table, size)
@@ -321,10 +320,25 @@ impl<'a> Names<'a> {
         let whole = (size <= WHOLE_NAMES)
             .then(|| read_table(r, "DT_STRTAB", start, size, 1))
             .transpose()?;
-        Ok(Self { r, start, size, whole })
+        Ok(Self { r, start, size, whole, left: Cell::new(MAX_NAMES) })
     }
 
     fn get(&self, at: u64) -> Result<String, ElfError> {
+        let name = self.read(at)?;
+        self.count(name.len())?;
+        Ok(name)
+    }
+
+    fn count(&self, bytes: usize) -> Result<(), ElfError> {
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| {
+            let expected = format!("at most {MAX_NAMES:#x} bytes in all");
+            ElfError::field("the size of all names", self.start, MAX_NAMES + bytes, expected)
+        })?;
+        self.left.set(left);
+        Ok(())
+    }
+
+    fn read(&self, at: u64) -> Result<String, ElfError> {
         const WHAT: &str = "the offset of a name";
         if at >= self.size {
             let expected = format!("less than DT_STRSZ, {:#x}", self.size);

@@ -4,7 +4,10 @@
 #   make.sh NAME SUITE [ARCHIVE KEYRING]
 #
 #   make.sh debian12 bookworm
-#   make.sh ubuntu24.04 noble http://archive.ubuntu.com/ubuntu /usr/share/keyrings/ubuntu-archive-keyring.gpg
+#   make.sh ubuntu24.04 noble "$mirror" /usr/share/keyrings/ubuntu-archive-keyring.gpg
+#
+# ARCHIVE is the address of a mirror; without it, Debian's packages come from where apt of this machine has
+# them from.
 #
 # Writes src/package/elfdeps/tables/NAME.txt. With apt, and an apt configuration of its own, takes the
 # release's packages that packages.txt names, and of each the symbols and shlibs files, which are what
@@ -17,7 +20,11 @@ if [[ $# != 2 && $# != 4 ]]; then
   exit 2
 fi
 name=$1 suite=$2
-archive=${3:-http://deb.debian.org/debian}
+archive=${3:-$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' | head -n 1)}
+if [[ -z $archive ]]; then
+  echo "$0: apt has no list of a Debian archive here: run apt-get update, or name ARCHIVE and KEYRING" >&2
+  exit 1
+fi
 keyring=${4:-/usr/share/keyrings/debian-archive-keyring.gpg}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tables=$here/../../src/package/elfdeps/tables
@@ -31,7 +38,7 @@ export LC_ALL=C
 mkdir -p "$work"/{lists/partial,cache/archives/partial,debs,control} "$tables"
 
 component=main
-[[ $archive != *ubuntu* ]] || component='main universe'
+[[ $name != ubuntu* ]] || component='main universe'
 echo "deb [signed-by=$keyring] $archive $suite $component" >"$work/sources.list"
 apt() {
   local tool=$1

@@ -294,13 +294,14 @@ impl<'p> Set<'p> {
 
     /// A library that the set has.
     fn in_set(&self, file: &File, soname: &str, located: &Located, found: &mut Found) {
-        let mut owners = located.owners.clone();
-        owners.extend(self.files.get(&located.real).map(|file| file.package));
-        let others: BTreeSet<_> = owners.into_iter().filter(|o| *o != file.package).collect();
-        if !others.is_empty() && self.public.contains(&located.real) {
+        let holder = self.files.get(&located.real).map(|library| library.package);
+        let elsewhere = holder.is_some_and(|holder| holder != file.package);
+        if elsewhere && self.public.contains(&located.real) {
             capabilities(file, soname, found);
         }
-        found.set.extend(others);
+        // Those of links on the way to it as well.
+        let others = located.owners.iter().copied().chain(holder);
+        found.set.extend(others.filter(|owner| *owner != file.package));
     }
 }
 
