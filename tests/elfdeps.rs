@@ -12,7 +12,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{example_config, example_packages, example_shards, fails, gfxpack, ok, tool};
+use common::{example_config, example_packages, example_shards, fails, gfxpack, ok, run, tool};
 use gfxpack::elf::{self, Kind, Needs};
 use gfxpack::package::elfdeps::table::Table;
 use gfxpack::package::elfdeps::{DebDepends, Distro, rpm};
@@ -327,6 +327,30 @@ fn a_library_is_of_the_set_the_distribution_or_settled() {
     assert_eq!(core["relations"], serde_json::json!([]));
     assert_eq!(core["deb_relations"], none);
     assert_eq!(core["rpm_relations"]["provides"], serde_json::json!(["libcore.so.1()(64bit)"]));
+}
+
+#[test]
+fn a_library_of_the_set_that_the_loader_does_not_find_is_told() {
+    let artifacts = Artifacts::new();
+    let program = artifacts.0.path().join("artifacts/tool_run_generic/tool/stage/bin/tool");
+    ok(tool("patchelf", "patchelf").arg("--remove-rpath").arg(program));
+    let ignored = serde_json::json!({ "libnowhere.so.1": null });
+    let none = serde_json::json!({});
+    let ran = run(&mut artifacts.package(&ignored, &none));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let warning = "opt/rocm/bin/tool needs libprivate.so.1, and the loader finds it neither by \
+                   DT_RUNPATH nor in the linker's path: \
+                   opt/rocm/lib/rocm_sysdeps/lib/libprivate.so.1 is taken to be loaded before";
+    assert!(ran.stderr.contains(warning), "{}", ran.stderr);
+    // The others are in the linker's path.
+    assert_eq!(ran.stderr.matches("the loader finds it neither").count(), 1, "{}", ran.stderr);
+    let report = parsed(&ran.stdout);
+    let tool = planned(&report, "tool");
+    assert_eq!(tool["relations"], serde_json::json!(["Requires: core = 1.5-2"]));
+    assert!(!tool["rpm_relations"].to_string().contains("libprivate"), "{tool}");
+    // The .rpm is the same without a .deb beside it.
+    let alone = parsed(&ok(artifacts.package(&ignored, &none).args(["--format", "rpm"])));
+    assert_eq!(planned(&alone, "tool")["rpm_relations"], tool["rpm_relations"]);
 }
 
 #[test]

@@ -50,16 +50,15 @@ impl Externals {
         self.0.is_empty()
     }
 
-    /// What is said of a library: an entry of its SONAME, else of the longest glob that it matches. `None`
-    /// where nothing is to be asked for; an empty [`External`] where nothing is said.
-    pub fn of(&self, soname: &str) -> Option<External> {
-        let entry = self.0.get(soname).or_else(|| {
+    /// What is said of a library: the entry of its SONAME, else of the longest glob that it matches, where
+    /// there is one. `None` in it asks for nothing.
+    pub fn of(&self, soname: &str) -> Option<&Option<External>> {
+        self.0.get(soname).or_else(|| {
             let matching = self.0.iter().filter(|(glob, _)| {
                 Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(soname))
             });
             matching.max_by_key(|(glob, _)| glob.len()).map(|(_, entry)| entry)
-        });
-        entry.map_or_else(|| Some(External::default()), Clone::clone)
+        })
     }
 
     fn faults(&self) -> impl Iterator<Item = Error> {

@@ -22,8 +22,10 @@ use crate::tree::{Entry, EntryKind, TreePath};
 /// How relations are found.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The distribution that `.deb` packages are for; `None` where none are made.
-    pub distro: Option<Distro>,
+    /// The distribution that packages are for.
+    pub distro: Distro,
+    /// Whether there will be `.deb` packages. An `.rpm` can ask for a library that nobody is known to have.
+    pub deb: bool,
     /// Where everything is installed: its `lib` and `lib64` are in the linker's path.
     pub install_prefix: TreePath,
 }
@@ -252,43 +254,44 @@ impl<'p> Set<'p> {
         if let Some(located) = self.find(file, soname) {
             return self.in_set(file, soname, &located, found);
         }
-        let external = externals.of(soname);
-        let Some(external) = external else {
+        let entry = externals.of(soname);
+        if entry == Some(&None) {
             // Nothing is to be asked for.
             return;
-        };
-        let table = options.distro.map(Distro::table);
-        let known = external.deb.is_some() || table.is_none_or(|table| table.has(soname));
-        if !known {
-            let Some([library, ..]) = self.by_soname.get(soname).map(Vec::as_slice) else {
-                return count(&mut faults.nowhere, soname.to_owned(), &file.path);
-            };
-            // Another library may have loaded it before, or the program's LD_LIBRARY_PATH lead there.
+        }
+        let entry = entry.and_then(Option::as_ref);
+        let table = options.distro.table();
+        if entry.is_none()
+            && !table.has(soname)
+            && let Some(library) = self.by_soname.get(soname).and_then(|all| all.first())
+        {
+            // Another library may have loaded it before, or LD_LIBRARY_PATH lead there.
             count(&mut faults.astray, (soname.to_owned(), library.clone()), &file.path);
-            let owners = self.entries.get(library).map(|(owner, _)| *owner);
-            let located = Located { real: library.clone(), owners: owners.into_iter().collect() };
+            let located = Located { real: library.clone(), owners: BTreeSet::new() };
             return self.in_set(file, soname, &located, found);
         }
-        match &external.rpm {
-            Some(relation) if relation.is_empty() => {}
+        match entry.and_then(|entry| entry.rpm.as_deref()) {
+            Some("") => {}
             Some(relation) => {
-                found.rpm_requires.insert(relation.clone());
+                found.rpm_requires.insert(relation.to_owned());
             }
             None => capabilities(file, soname, found),
         }
-        match (&external.deb, table) {
-            (Some(relation), _) if relation.is_empty() => {}
-            (Some(relation), _) => {
-                found.deb_settled.insert(relation.clone());
+        match entry.and_then(|entry| entry.deb.as_deref()) {
+            _ if !options.deb => {}
+            Some("") => {}
+            Some(relation) => {
+                found.deb_settled.insert(relation.to_owned());
             }
-            (None, Some(table)) => {
-                let missing = table.relate(soname, &file.needs, &mut found.deb);
-                for version in missing.unwrap_or_default() {
-                    let key = (soname.to_owned(), version.to_owned());
-                    count(&mut faults.too_new, key, &file.path);
+            None => match table.relate(soname, &file.needs, &mut found.deb) {
+                Some(missing) => {
+                    for version in missing {
+                        let key = (soname.to_owned(), version.to_owned());
+                        count(&mut faults.too_new, key, &file.path);
+                    }
                 }
-            }
-            (None, None) => {}
+                None => count(&mut faults.nowhere, soname.to_owned(), &file.path),
+            },
         }
     }
 
@@ -353,7 +356,7 @@ fn expand(file: &File, text: &str) -> Option<TreePath> {
 impl Faults {
     /// The faults as errors; else the warnings.
     fn finish(self, packages: &[Package], options: &Options) -> Result<Vec<String>> {
-        let distro = options.distro.map_or("", Distro::as_str);
+        let distro = options.distro;
         let in_package = |path: &TreePath| {
             let package = packages.iter().find(|package| package.tree.get(path).is_some());
             package.map_or("", |package| package.name.as_str())

@@ -60,7 +60,8 @@ impl Plan {
         }
         Errors::check((), faults)?;
         let relations = elfdeps::Options {
-            distro: args.format.contains(&Format::Deb).then_some(args.target_distro),
+            distro: args.target_distro,
+            deb: args.format.contains(&Format::Deb),
             install_prefix: install_prefix.clone(),
         };
         Ok(Self {
