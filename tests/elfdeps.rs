@@ -119,7 +119,7 @@ fn shlibdeps(dir: &Path, path: &Path) -> BTreeSet<String> {
 }
 
 /// A relation's package, without the version.
-fn package(relation: &String) -> String {
+fn package(relation: &str) -> String {
     relation.split(" (").next().unwrap().to_owned()
 }
 
@@ -168,7 +168,7 @@ fn relations_are_those_of_dpkg_shlibdeps() {
         for (path, ours, stricter) in files {
             let theirs = shlibdeps(dir.path(), path);
             let names = |relations: &BTreeSet<String>| -> BTreeSet<String> {
-                relations.iter().map(package).collect()
+                relations.iter().map(|relation| package(relation)).collect()
             };
             let line =
                 format!("{}: {:?}, not {:?}", path.display(), ours - &theirs, &theirs - ours);
