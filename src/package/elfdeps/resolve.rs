@@ -363,7 +363,7 @@ impl Faults {
         };
         let more = |all: usize| match all {
             1 => String::new(),
-            _ => format!(" and {} more files", all - 1),
+            _ => format!(" (and {} more files)", all - 1),
         };
         let mut errors = Vec::new();
         for (soname, (path, all)) in &self.nowhere {
