@@ -2,7 +2,7 @@
 //!
 //! [`crate::elf::Needs`] says what one file asks of the loader. In an `.rpm` that becomes capabilities
 //! ([`rpm`]), in a `.deb` relations to packages of a release of the distribution ([`table`]). A library
-//! that is in the set itself becomes a relation to its package ([`resolve`]).
+//! that is in the set itself becomes a relation to its package ([`relate`]).
 
 mod resolve;
 pub mod rpm;
