@@ -55,7 +55,8 @@ fn built(format: &str, version: &str) -> TempDir {
         .arg(example_packages())
         .arg("--output-dir")
         .arg(dir.path().join("packages"))
-        .args(["--version", version, "--release", "1", "--format", format]));
+        // No distribution is in the roots that these are installed in.
+        .args(["--version", version, "--release", "1", "--format", format, "--no-auto-deps"]));
     dir
 }
 

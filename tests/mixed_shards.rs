@@ -297,6 +297,8 @@ fn packages(action: &str, option: &str, from: &str, out: &Path) -> Command {
     command.args([action, option]).arg(made().join(from));
     command.arg("--config").arg(made().join("groups.json"));
     command.arg("--output-dir").arg(out).args(["--version", "7.1.0", "--release", "1"]);
+    // There is no packages file that would say who has the HIP runtime.
+    command.arg("--no-auto-deps");
     command
 }
 

@@ -605,7 +605,7 @@ fn different_kernels_of_two_shards_are_named() {
             command.arg(action).arg("--input-shards-dir").arg(dir.path().join(input));
             command.arg("--config").arg(&groups).arg("--output-dir").arg(&out);
             if action == "build" {
-                command.args(["--version", "1", "--release", "1"]);
+                command.args(["--version", "1", "--release", "1", "--no-auto-deps"]);
             }
             let ran = run(&mut command);
             assert_eq!(ran.status, Some(i32::from(strict)), "{action}: {}", ran.stderr);

@@ -12,7 +12,9 @@ use std::path::Path;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 
 pub use groups::{ComponentOverride, Group, PackagingConfig, Validation};
-pub use packages::{Contents, DebRelations, Defaults, Definition, PackagesConfig, RpmRelations};
+pub use packages::{
+    Contents, DebRelations, Defaults, Definition, External, Externals, PackagesConfig, RpmRelations,
+};
 
 use crate::error::{Error, Result};
 

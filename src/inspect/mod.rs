@@ -30,7 +30,7 @@ pub use code::{
 };
 pub use diff::{Change, Difference, FileChange, ListChange, diff};
 pub use extract::{ExtractOptions, Extracted, Extraction, extract};
-pub use program::{IsaReport, MarkerReport, ProgramReport, WrapperReport};
+pub use program::{DebDepends, IsaReport, MarkerReport, ProgramReport, Relations, WrapperReport};
 
 const EM_AMDGPU: u16 = 224;
 /// An artifact manifest has some dozens of lines.
@@ -198,7 +198,8 @@ fn read_rpm(input: &Input) -> Result<PackageReport, Error> {
 fn elf_content(input: &Input) -> Result<Content, Error> {
     match elf::probe(&input.file).map_err(|e| input.damaged("ELF file", e))? {
         elf::Kind::Program(image) => {
-            Ok(Content::Program(Box::new(program::report(&input.file, &image))))
+            let name = input.path.file_name().unwrap_or_default().to_string_lossy();
+            Ok(Content::Program(Box::new(program::report(&input.file, &image, &name))))
         }
         elf::Kind::Relocatable { fat } => Ok(Content::Object { fat }),
         elf::Kind::Other { class: 2, data: 1, machine: EM_AMDGPU, .. } => {

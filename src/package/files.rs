@@ -119,9 +119,8 @@ pub(super) fn work(members: &[Member<'_>]) -> u64 {
     members.iter().map(size).sum()
 }
 
-/// Whether a member is a library in a directory that the dynamic linker searches by itself, or names such
-/// a directory: then its cache has to be renewed.
-pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
+/// Whether a path is in a directory that the dynamic linker searches by itself.
+pub(super) fn in_linker_path(path: &TreePath) -> bool {
     const DIRECTORIES: [&str; 7] = [
         "lib",
         "lib64",
@@ -132,11 +131,17 @@ pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
         "usr/local/lib",
     ];
     let parent = path.parent();
-    let parent = parent.as_ref().and_then(TreePath::as_str).unwrap_or_default();
+    DIRECTORIES.contains(&parent.as_ref().and_then(TreePath::as_str).unwrap_or_default())
+}
+
+/// Whether a member is a library in a directory that the dynamic linker searches by itself, or names such
+/// a directory: then its cache has to be renewed.
+pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
     let name = path.file_name();
     let is_library = || name.starts_with(b"lib") && name.windows(3).any(|part| part == b".so");
-    (DIRECTORIES.contains(&parent) && is_library())
-        || (parent == "etc/ld.so.conf.d" && name.ends_with(b".conf"))
+    let names_directories =
+        || path.parent().is_some_and(|dir| dir.as_bytes() == b"etc/ld.so.conf.d");
+    (in_linker_path(path) && is_library()) || (name.ends_with(b".conf") && names_directories())
 }
 
 /// The largest files, for the message that a package is too large.

@@ -8,6 +8,7 @@
 pub mod compress;
 mod date;
 pub mod deb;
+pub mod elfdeps;
 mod files;
 pub mod read;
 pub mod render;

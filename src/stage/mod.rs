@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::artifact::{ArtifactTree, shared_family};
 use crate::config::{PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
+use crate::package::elfdeps;
 use crate::package::spec::Package;
 use crate::tree::TreePath;
 
@@ -31,6 +32,8 @@ pub struct Options {
     pub source_date: Option<i64>,
     /// Definitions (or packages) to make, where not all.
     pub only: Vec<String>,
+    /// How the relations that follow from programs and libraries are found, where they are.
+    pub relations: Option<elfdeps::Options>,
 }
 
 /// What staging found.
@@ -73,6 +76,9 @@ pub fn stage(
         return Err(Error::usage("no package has anything in it")
             .hint("compare `contents` of the packages file with the artifacts' names, components and prefixes")
             .into());
+    }
+    if let Some(relations) = &options.relations {
+        report.warnings.extend(elfdeps::relate(&mut packages, &definitions.externals, relations)?);
     }
     if !options.only.is_empty() {
         packages = relate::only(packages, &options.only)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use gfxpack::package::Format;
 use gfxpack::package::compress::Compression;
+use gfxpack::package::elfdeps::Distro;
 use gfxpack::target::TargetId;
 
 /// Turns the artifacts of a ROCm-style GPU build into packages: host code once, GPU code for each
@@ -365,6 +366,16 @@ pub struct Packaging {
     /// Where everything is installed
     #[arg(long, value_name = "DIR", default_value = "/opt/rocm")]
     pub install_prefix: String,
+    /// The release whose packages a .deb depends on: debian12 or debian13
+    ///
+    /// What programs and libraries need of the C library and others becomes relations by the table of
+    /// this release; a package for it installs on later ones too, as long as they have the same
+    /// libraries. docs/relations.md says how relations are found.
+    #[arg(long, value_name = "RELEASE", default_value = "debian12", value_parser = distro)]
+    pub target_distro: Distro,
+    /// Do not look at what programs and libraries need: relations are those of the packages file
+    #[arg(long)]
+    pub no_auto_deps: bool,
     /// Only the packages of these definitions, or these packages
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub only: Vec<String>,
@@ -436,6 +447,14 @@ fn format(text: &str) -> Result<Format, String> {
         .into_iter()
         .find(|format| format.as_str() == text)
         .ok_or_else(|| "expected deb or rpm".to_owned())
+}
+
+fn distro(text: &str) -> Result<Distro, String> {
+    let known = Distro::ALL.map(Distro::as_str).join(" or ");
+    let found = Distro::ALL.into_iter().find(|distro| distro.as_str() == text);
+    found.ok_or_else(|| {
+        format!("expected {known}; for another release, --no-auto-deps and relations of your own")
+    })
 }
 
 /// `64MiB`, `1GiB`, `1000000`.

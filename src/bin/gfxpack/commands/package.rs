@@ -1,5 +1,6 @@
 //! `gfxpack package`, and what it shares with `gfxpack build`
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,7 +11,7 @@ use gfxpack::jobs::Jobs;
 use gfxpack::package::render::Templates;
 use gfxpack::package::set::SetOptions;
 use gfxpack::package::spec::{Package as Planned, check_versions};
-use gfxpack::package::{Format, file_name};
+use gfxpack::package::{Format, elfdeps, file_name};
 use gfxpack::pipeline::{plan_packages, write_packages};
 use gfxpack::stage::{self, Options};
 use gfxpack::tree::output::OutputDir;
@@ -53,6 +54,11 @@ impl Plan {
             faults.extend(checked.err().into_iter().flat_map(Errors::into_vec));
         }
         Errors::check((), faults)?;
+        let relations = elfdeps::Options {
+            distro: args.target_distro,
+            deb: args.format.contains(&Format::Deb),
+            install_prefix: install_prefix.clone(),
+        };
         Ok(Self {
             groups: PackagingConfig::load(&args.config)?,
             definitions: args.packages.as_deref().map(PackagesConfig::load).transpose()?,
@@ -62,6 +68,7 @@ impl Plan {
                 install_prefix,
                 source_date: source_date()?,
                 only: args.only.clone(),
+                relations: (!args.no_auto_deps).then_some(relations),
             },
             templates,
         })
@@ -147,11 +154,27 @@ fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
                 text += &format!("  {}: {}\n", kind.rpm_tag(), relation.rpm());
             }
         }
+        for (format, own) in own_relations(package, formats) {
+            for (kind, relations) in own {
+                for relation in relations {
+                    text += &format!("  {format} {kind}: {relation}\n");
+                }
+            }
+        }
         for line in list::lines(&package.tree) {
             text += &format!("  {line}\n");
         }
     }
     text
+}
+
+/// The relations that one format alone has.
+fn own_relations<'p>(
+    package: &'p Planned,
+    formats: &[Format],
+) -> Vec<(Format, &'p BTreeMap<String, Vec<String>>)> {
+    let both = [(Format::Deb, &package.deb), (Format::Rpm, &package.rpm)];
+    both.into_iter().filter(|(format, _)| formats.contains(format)).collect()
 }
 
 fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
@@ -166,12 +189,16 @@ fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
                     all.iter().map(|r| format!("{}: {}", kind.rpm_tag(), r.rpm()))
                 })
                 .collect();
-            serde_json::json!({
+            let mut json = serde_json::json!({
                 "name": package.name,
                 "files": files,
                 "relations": relations,
                 "content": list::items(&package.tree),
-            })
+            });
+            for (format, own) in own_relations(package, formats) {
+                json[format!("{format}_relations")] = serde_json::json!(own);
+            }
+            json
         })
         .collect();
     serde_json::json!({ "status": "planned", "packages": packages })
