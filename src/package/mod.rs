@@ -6,19 +6,22 @@
 //! once. The same package gives the same bytes, whatever the number of threads.
 
 pub mod compress;
-mod date;
+pub(crate) mod date;
 pub mod deb;
 mod files;
 pub mod render;
 pub mod rpm;
 pub mod set;
+pub mod sign;
 pub mod spec;
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::progress::Monitor;
+use crate::sign::Signer;
 use compress::Compression;
 use render::Templates;
 use spec::Package;
@@ -52,6 +55,8 @@ pub struct Options {
     /// Directory for the unnamed temporary file in which a `.deb`'s data member waits for its control
     /// member: as large as the package.
     pub spool_dir: PathBuf,
+    /// Signs the header of an `.rpm`. A `.deb` has no place for a signature: see [`sign`].
+    pub signer: Option<Arc<Signer>>,
 }
 
 /// What was written.
