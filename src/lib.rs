@@ -35,6 +35,7 @@
 pub mod artifact;
 pub mod config;
 pub mod database;
+mod date;
 pub mod discover;
 pub mod elf;
 pub mod error;

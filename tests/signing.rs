@@ -113,6 +113,16 @@ fn keys() -> &'static Path {
         // Without the primary's secret, as it lies in a build machine.
         let alone = ok(home.gpg(LATE_MADE).args(["--armor", "--export-secret-subkeys", &primary]));
         fs::write(dir.path().join("stub.key"), alone).unwrap();
+        // A newer subkey for signing, which was revoked, changes nothing. (rpm 4.18 cannot import the key.)
+        ok(home.gpg(LATE_MADE).args(["--quick-add-key", &primary, "rsa2048", "sign", "never"]));
+        let script = dir.path().join("revoke");
+        fs::write(&script, "key 3\nrevkey\ny\n0\n\ny\nsave\n").unwrap();
+        let mut revoke = home.gpg(LATE_MADE);
+        revoke.args(["--no-tty", "--command-fd", "0", "--edit-key", &primary]);
+        ok(revoke.stdin(fs::File::open(&script).unwrap()));
+        let list = ok(home.gpg(LATE_MADE).args(["--with-colons", "--list-keys", &primary]));
+        assert_eq!(list.lines().filter(|line| line.starts_with("sub:r:")).count(), 1, "{list}");
+        put("revoked-subkey", &primary);
 
         let home = Home::with_passphrase(PASSPHRASE);
         put_from(&home, "locked", &home.make("locked", "rsa2048", "sign", "never", KEY_MADE));
@@ -299,8 +309,11 @@ fn a_signature_is_never_older_than_its_key() {
     assert_verifies("late", &path);
     assert!(signature(&path).contains(", made 2026-06-01T12:00:00Z,"), "{}", signature(&path));
     assert_eq!(LATE, 1_780_315_200);
-    // SOURCE_DATE_EPOCH stands above the package's date; the new signature takes the place of the old.
-    ok(sign(&path, "good.key").env("SOURCE_DATE_EPOCH", (DATE + 60).to_string()));
+    // SOURCE_DATE_EPOCH stands above the package's date; the new signature takes the place of the old, and
+    // a link to the package stays one.
+    let link = path.with_extension("link");
+    std::os::unix::fs::symlink("package.rpm", &link).unwrap();
+    ok(sign(&link, "good.key").env("SOURCE_DATE_EPOCH", (DATE + 60).to_string()));
     assert_verifies("good", &path);
     assert!(signature(&path).contains(", made 2026-01-05T12:01:00Z,"), "{}", signature(&path));
 }
@@ -336,6 +349,9 @@ fn a_subkey_signs_also_where_the_primary_key_is_kept_elsewhere() {
         assert_verifies("subkey", &path);
         assert!(signature(&path).contains(&id("subkey")));
     }
+    let (_temp, path) = unsigned();
+    ok(&mut sign(&path, "revoked-subkey.key"));
+    assert!(signature(&path).contains(&id("subkey")));
 }
 
 #[test]
@@ -345,7 +361,7 @@ fn keys_that_verifiers_refuse_are_refused_before_anything_is_written() {
     for (name, what) in [
         ("p256.key", "rpm 4.18 or apt would not verify"),
         ("ed25519.key", "the signing key is Ed25519, which not every rpm in use verifies"),
-        ("expired.key", " expired at "),
+        ("expired.key", " expired on 2026-02-01T12:00:00Z, "),
         ("revoked.key", "was revoked"),
         ("locked.key", "is locked by a passphrase"),
         ("good.pub", "expected one key as `gpg --armor --export-secret-keys"),

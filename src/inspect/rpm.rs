@@ -9,8 +9,8 @@ use super::Input;
 use super::error::PackageError;
 use super::package::{FileReport, Member, PackageReport, Script, leaves};
 use super::rpm_header::Header;
+use crate::date;
 use crate::error::Error;
-use crate::package::date;
 use crate::read_at::{ReadAt, read_vec};
 use crate::sign::Signature;
 

@@ -6,7 +6,6 @@
 //! once. The same package gives the same bytes, whatever the number of threads.
 
 pub mod compress;
-pub(crate) mod date;
 pub mod deb;
 mod files;
 pub mod render;

@@ -42,6 +42,8 @@ pub fn file(path: &Path, signer: &Signer, date: Option<i64>) -> Result<Signed> {
     let mut magic = Vec::new();
     (&input).take(8).read_to_end(&mut magic).map_err(|e| Error::io("cannot read", path, e))?;
     if magic.starts_with(&LEAD_MAGIC) {
+        // A link stays a link: what it leads to is replaced.
+        let path = &fs::canonicalize(path).map_err(|e| Error::io("cannot resolve", path, e))?;
         rpm(path, &mut input, signer, date).map_err(|e| e.at(path))?;
         return Ok(Signed { file: path.to_owned(), signature: path.to_owned() });
     }

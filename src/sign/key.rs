@@ -16,6 +16,7 @@ use ::pgp::types::{
 use zeroize::Zeroizing;
 
 use super::{Algorithm, MAX_KEY, config};
+use crate::date;
 use crate::error::Error;
 
 /// The primary key or a subkey, with what matters when it signs.
@@ -40,14 +41,19 @@ impl Part {
     pub(super) fn check_at(&self, time: u64) -> Result<(), Error> {
         match self.expires {
             Some(end) if end <= time => Err(Error::usage(format!(
-                "the signing key {} expired at {end} seconds since 1970, and the signature would be \
-                 of {time}",
-                self.id()
+                "the signing key {} expired on {}, and the signature would be of {}",
+                self.id(),
+                date(end),
+                date(time)
             ))
             .hint("extend the key (gpg --quick-set-expire) and export it again, or use another")),
             _ => Ok(()),
         }
     }
+}
+
+fn date(seconds: u64) -> String {
+    date::iso(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 fn bad(what: impl Into<String>) -> Error {
@@ -123,7 +129,7 @@ fn parts(key: &SignedPublicKey) -> Result<Vec<Part>, Error> {
         }
         // A subkey that signs has signed that it belongs here: otherwise anyone could adopt it.
         let back = binding.embedded_signature();
-        if !back.is_some_and(|back| back.verify_primary_key_binding(&subkey.key, primary).is_ok()) {
+        if back.is_none_or(|back| back.verify_primary_key_binding(&subkey.key, primary).is_err()) {
             why_not.push(format!("{id} has no valid back signature"));
             continue;
         }
@@ -329,8 +335,9 @@ impl PublicKey {
         let created = signature.created().map_or(0, ::pgp::types::Timestamp::as_secs);
         if created < part.created {
             return Err(format!(
-                "it is dated {created}, before its key was made ({}), which newer rpm refuses",
-                part.created
+                "it is dated {}, before its key was made ({}), which newer rpm refuses",
+                date(created.into()),
+                date(part.created.into())
             ));
         }
         part.check_at(u64::from(created)).map_err(|e| e.to_string())?;

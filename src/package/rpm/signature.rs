@@ -135,7 +135,7 @@ pub(crate) fn sign(
     date: i64,
 ) -> Result<Vec<u8>, Error> {
     let damaged = |what: String| Error::failed(format!("the signature header is damaged: {what}"));
-    let mut entries = parse(signature_header).map_err(damaged)?;
+    let entries = parse(signature_header).map_err(damaged)?;
     signer.check_for_rpm()?;
     let signature = signer.sign_detached(&mut Cursor::new(header), date)?;
     if !signature.is_rsa() {
@@ -145,14 +145,19 @@ pub(crate) fn sign(
         ))
         .hint("sign .rpm packages with an RSA key, best of 4096 bits"));
     }
-    let data = signature.to_binary()?;
+    Ok(with_signature(entries, signature.to_binary()?, signature_header.len()))
+}
+
+/// A signature header with a signature instead of any that is there: as long as before (`len`, not
+/// padded) where the reserved bytes suffice, and then padded.
+fn with_signature(mut entries: Vec<Entry>, data: Vec<u8>, len: usize) -> Vec<u8> {
     let count = u32::try_from(data.len()).expect("a signature is small");
     entries.retain(|entry| !SIGNATURES.contains(&entry.tag));
     entries.push(Entry { tag: RSA, kind: 7, count, data });
     let mut bytes = build(entries.clone());
     if let Some(reserved) = entries.iter_mut().find(|entry| entry.tag == RESERVED) {
-        let now = reserved.data.len();
-        let left = (now + signature_header.len()).saturating_sub(bytes.len());
+        // It comes last and is not aligned: the header is shorter by as much as it is.
+        let left = (reserved.data.len() + len).saturating_sub(bytes.len());
         reserved.data.resize(left, 0);
         reserved.count = u32::try_from(left).expect("at most the header's size");
         if left == 0 {
@@ -161,7 +166,7 @@ pub(crate) fn sign(
         bytes = build(entries);
     }
     bytes.resize(bytes.len().next_multiple_of(8), 0);
-    Ok(bytes)
+    bytes
 }
 
 #[cfg(test)]
@@ -190,6 +195,40 @@ mod tests {
 
     fn bytes_of(words: [u32; 4]) -> [u8; 16] {
         words.map(u32::to_be_bytes).concat().try_into().unwrap()
+    }
+
+    #[test]
+    fn a_signature_takes_its_room_from_the_reserved_bytes() {
+        // Of a package over 4 GiB: numbers of eight bytes, which are aligned anew.
+        let before = vec![
+            entry(269, 6, 1, &[&[b'1'; 40][..], b"\0"].concat()),
+            entry(270, 5, 1, &(5_u64 << 30).to_be_bytes()),
+            entry(271, 5, 1, &(6_u64 << 30).to_be_bytes()),
+            entry(273, 6, 1, &[&[b'2'; 64][..], b"\0"].concat()),
+            entry(1004, 7, 16, &[4; 16]),
+            entry(RESERVED, 7, 4128, &[0; 4128]),
+        ];
+        let len = build(before.clone()).len();
+        for size in [70, 287, 310, 566, 567, 568, 3000] {
+            let signed = with_signature(before.clone(), vec![7; size], len);
+            assert_eq!(signed.len(), len.next_multiple_of(8), "{size}");
+            let entries = parse(&signed[..len]).unwrap();
+            assert_eq!(entries[0], entry(RSA, 7, u32::try_from(size).unwrap(), &vec![7; size]));
+            assert_eq!(entries[1..6], before[..5]);
+            // Another one takes its place, and the room comes back.
+            let again = with_signature(entries, vec![8; 70], len);
+            assert_eq!(again, with_signature(before.clone(), vec![8; 70], len));
+        }
+        // More than was reserved: the header grows.
+        let signed = with_signature(before.clone(), vec![7; 5000], len);
+        assert!(signed.len() > len);
+        // The signature came, the reserved bytes went.
+        assert_eq!(parse_padded(&signed).len(), before.len());
+    }
+
+    fn parse_padded(bytes: &[u8]) -> Vec<Entry> {
+        let size = size(bytes.first_chunk().unwrap()).unwrap();
+        parse(&bytes[..size]).unwrap()
     }
 
     #[test]

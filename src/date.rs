@@ -20,12 +20,12 @@ fn civil(days: i64) -> (i64, usize, i64) {
 }
 
 /// The year.
-pub(super) fn year(seconds: i64) -> i64 {
+pub(crate) fn year(seconds: i64) -> i64 {
     civil(seconds.div_euclid(DAY)).0
 }
 
 /// `Mon, 05 Jan 2026 12:00:00 +0000`.
-pub(super) fn rfc2822(seconds: i64) -> String {
+pub(crate) fn rfc2822(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     let (year, month, day) = civil(days);
     format!(
@@ -47,14 +47,14 @@ pub(crate) fn iso(seconds: i64) -> String {
 }
 
 /// `Mon Jan 05 2026`.
-pub(super) fn spec(seconds: i64) -> String {
+pub(crate) fn spec(seconds: i64) -> String {
     let days = seconds.div_euclid(DAY);
     let (year, month, day) = civil(days);
     format!("{} {} {day:02} {year}", DAYS[weekday(days)], MONTHS[month])
 }
 
 /// Noon of the day that [`spec`] printed, as rpmbuild reads it.
-pub(super) fn parse_spec(text: &str) -> Option<i64> {
+pub(crate) fn parse_spec(text: &str) -> Option<i64> {
     let [_, month, day, year]: [&str; 4] =
         text.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
     let month = MONTHS.iter().position(|m| *m == month)?;
