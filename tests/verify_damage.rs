@@ -39,7 +39,7 @@ fn shards() -> Vec<Shard> {
 }
 
 fn read_shards(dir: &Path) -> Vec<Shard> {
-    artifact::read_shards(dir, &Jobs::new(2, 64 << 20)).unwrap()
+    artifact::read_shards(dir, &Jobs::new(2, 64 << 20), &Silent).unwrap()
 }
 
 fn config() -> PackagingConfig {

@@ -207,7 +207,8 @@ impl Values {
             name: package.name.clone(),
             kind: package.kind.as_str(),
             group: match &package.kind {
-                super::spec::Kind::Group { group } => group.clone(),
+                super::spec::Kind::Group { group: target }
+                | super::spec::Kind::Shared { target } => target.clone(),
                 _ => String::new(),
             },
             version: package.full_version(),

@@ -21,6 +21,11 @@ pub enum Kind {
         /// The group as the configuration calls it, e.g. `gfx110X`.
         group: String,
     },
+    /// Device code for a family of ISAs that several groups share.
+    Shared {
+        /// What it is called behind the definition's name, e.g. `gfx11xx-shared`.
+        target: String,
+    },
     /// Relations alone.
     Meta,
     /// A package that has nothing to do with the split.
@@ -33,6 +38,7 @@ impl Kind {
         match self {
             Self::Generic => "generic",
             Self::Group { .. } => "group",
+            Self::Shared { .. } => "shared",
             Self::Meta => "meta",
             Self::Plain => "plain",
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Report;
 use super::lay::{Staged, lay, tree_of};
 use crate::artifact::ArtifactTree;
+use crate::config::PackagingConfig;
 use crate::error::Error;
 use crate::kpack::kpm::Kpm;
 use crate::kpack::reader::Archive as KpackReader;
@@ -40,6 +41,7 @@ pub(super) fn place(
     artifacts: &[ArtifactTree],
     staged: &mut [Staged],
     takes: impl Fn(usize, &ArtifactTree, &TreePath) -> bool,
+    groups: &PackagingConfig,
     root: &TreePath,
     report: &mut Report,
 ) -> Vec<Error> {
@@ -73,7 +75,7 @@ pub(super) fn place(
             [owner] => {
                 let key = (archive.artifact.name.prefix(), archive.path.file_name().to_vec());
                 owner_of.insert(key, *owner);
-                let tree = tree_of(&mut staged[*owner], archive.artifact);
+                let tree = tree_of(&mut staged[*owner], archive.artifact, groups);
                 let Archive { artifact, prefix, below, entry, .. } = archive;
                 faults.extend(lay(tree, artifact, prefix, root, below, entry).err());
             }

@@ -9,7 +9,7 @@ use super::Report;
 use super::archives::{self, Archive};
 use super::lay::{Staged, lay, tree_of};
 use crate::artifact::ArtifactTree;
-use crate::config::{Contents, PackagesConfig};
+use crate::config::{Contents, PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::tree::{Tree, TreePath};
 
@@ -63,6 +63,7 @@ impl<'a> Selector<'a> {
 pub(super) fn assign<'a>(
     artifacts: &[ArtifactTree],
     config: &'a PackagesConfig,
+    groups: &PackagingConfig,
     root: &TreePath,
     report: &mut Report,
 ) -> Result<Vec<Staged<'a>>> {
@@ -72,8 +73,8 @@ pub(super) fn assign<'a>(
     for definition in &config.packages {
         let these = definition.contents.iter().map(Selector::new).collect::<Result<Vec<_>, _>>()?;
         selectors.push(these);
-        let (generic, groups) = (Tree::new(), BTreeMap::new());
-        staged.push(Staged { definition, generic, groups });
+        let (generic, groups, shared) = (Tree::new(), BTreeMap::new(), BTreeMap::new());
+        staged.push(Staged { definition, generic, groups, shared });
     }
 
     let mut pending = Vec::new();
@@ -104,7 +105,7 @@ pub(super) fn assign<'a>(
             match owners.as_slice() {
                 [] => report.unclaimed.push(format!("{}/{path}", artifact.name)),
                 [owner] => {
-                    let tree = tree_of(&mut staged[*owner], artifact);
+                    let tree = tree_of(&mut staged[*owner], artifact, groups);
                     faults.extend(lay(tree, artifact, prefix, root, &below, entry).err());
                 }
                 several => {
@@ -145,7 +146,7 @@ pub(super) fn assign<'a>(
             ));
         }
     }
-    let faults = archives::place(&pending, artifacts, &mut staged, takes, root, report);
+    let faults = archives::place(&pending, artifacts, &mut staged, takes, groups, root, report);
     Errors::check((), faults)?;
     no_path_twice(&staged)?;
     Ok(staged)
@@ -157,9 +158,11 @@ fn no_path_twice(staged: &[Staged]) -> Result<()> {
     let mut owner: BTreeMap<&TreePath, (String, bool)> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut told = BTreeSet::new();
-    for Staged { definition, generic, groups } in staged {
+    for Staged { definition, generic, groups, shared } in staged {
         let generic = std::iter::once(("generic", generic));
-        for (part, tree) in generic.chain(groups.iter().map(|(name, tree)| (name.as_str(), tree))) {
+        let groups = groups.iter().map(|(name, tree)| (name.as_str(), tree));
+        let shared = shared.iter().map(|(name, shared)| (name.as_str(), &shared.tree));
+        for (part, tree) in generic.chain(groups).chain(shared) {
             let package = format!("{}-{part}", definition.name);
             for (path, entry) in tree.iter() {
                 let Some((other, dir)) = owner.insert(path, (package.clone(), entry.is_dir()))

@@ -2,7 +2,8 @@
 //!
 //! A definition with device code gives `{name}-generic` (host code), `{name}-{group}` for each group
 //! that has code for it, and `{name}`, which holds nothing and leads to the rest. One without gives
-//! `{name}` alone. Files are laid under the install prefix; no path is in two packages.
+//! `{name}` alone. What groups share for a family of ISAs gives `{name}-{family}-shared`, which the
+//! packages of those groups need. Files are laid under the install prefix; no path is in two packages.
 
 mod archives;
 mod assign;
@@ -11,7 +12,7 @@ mod relate;
 
 use serde::Serialize;
 
-use crate::artifact::ArtifactTree;
+use crate::artifact::{ArtifactTree, shared_family};
 use crate::config::{PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::package::spec::Package;
@@ -54,9 +55,10 @@ pub fn stage(
         .iter()
         .filter(|a| !a.name.is_generic())
         .filter(|a| !groups.groups_of(&a.name.prefix()).contains_key(&a.name.target))
+        .filter(|a| !is_shared(a, groups))
         .map(|a| {
             Error::failed(format!(
-                "`{}` is neither `generic` nor a group of the configuration",
+                "`{}` is neither `generic` nor a group of the configuration, nor shared by some of them",
                 a.name.target
             ))
             .at(&a.origin)
@@ -64,7 +66,8 @@ pub fn stage(
         })
         .collect();
     Errors::check((), faults)?;
-    let staged = assign::assign(artifacts, definitions, &options.install_prefix, &mut report)?;
+    let staged =
+        assign::assign(artifacts, definitions, groups, &options.install_prefix, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
     if packages.is_empty() {
         return Err(Error::usage("no package has anything in it")
@@ -75,4 +78,10 @@ pub fn stage(
         packages = relate::only(packages, &options.only)?;
     }
     Ok((packages, report))
+}
+
+/// Whether an artifact holds what several groups of the configuration share.
+fn is_shared(artifact: &ArtifactTree, groups: &PackagingConfig) -> bool {
+    let family = shared_family(&artifact.name.target);
+    family.is_some_and(|family| groups.groups_with(&artifact.name.prefix(), &family).len() > 1)
 }

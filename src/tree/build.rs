@@ -144,7 +144,7 @@ impl<'a> Archive<'a> {
         hash: Option<blake3::Hash>,
     ) -> Result<(), Error> {
         let path = self.path;
-        let cannot = |e| Error::io("cannot keep a code object for its turn in", path, e);
+        let cannot = |e| Error::output("cannot keep a code object for its turn in", path, e);
         if object != self.next {
             if self.spool.is_none() {
                 let dir = path.parent().unwrap_or(Path::new("."));
@@ -196,7 +196,7 @@ impl<'a> Archive<'a> {
     fn finish(self) -> Result<(), Error> {
         assert_eq!(self.next, self.objects.len(), "every object is stored");
         let (mut out, written) = self.writer.finish().map_err(|e| failed(self.path, e))?;
-        out.flush().map_err(|e| Error::io("cannot write", self.path, e))?;
+        out.flush().map_err(|e| Error::output("cannot write", self.path, e))?;
         self.plan.set_built(BuiltKpack {
             size: written.size,
             kernel_count: written.kernel_count,
@@ -207,7 +207,11 @@ impl<'a> Archive<'a> {
 }
 
 fn failed(path: &Path, e: WriteError) -> Error {
-    Error::failed("cannot build the kpack").at(path).because(e)
+    match e {
+        // The writer reads nothing: what it gets is in memory.
+        WriteError::Io(e) => Error::output("cannot write", path, e),
+        e => Error::failed("cannot build the kpack").at(path).because(e),
+    }
 }
 
 /// A code object that one archive wants.

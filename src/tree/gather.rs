@@ -153,11 +153,11 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn failed(&self, e: io::Error) -> Error {
-        let error = Error::io("cannot write", self.to.path(), e);
-        match super::dir::origin(self.source) {
-            Some(from) => error.hint(format!("its content comes from {}", from.display())),
-            None => error,
-        }
+        let what = match super::dir::origin(self.source) {
+            Some(from) => format!("cannot write what comes from {}", from.display()),
+            None => "cannot write".to_owned(),
+        };
+        Error::output(&what, self.to.path(), e)
     }
 
     /// Makes the file, with the bytes that are not from the archive.

@@ -111,8 +111,6 @@ fn generic(artifact: &Checked, findings: &mut Vec<Finding>) {
     for (path, owner) in &artifact.owners {
         match owner {
             Owner::Isa(isa) => add(path, format!("is a database file for {isa}")),
-            // Where several groups have members of a family, its files go with the generic ones.
-            Owner::Family(_) if artifact.recombined => {}
             Owner::Family(family) => {
                 add(path, format!("is a database file for the family {family}"));
             }

@@ -182,7 +182,10 @@ impl<'c, 'a> Search<'c, 'a> {
     /// Every kernel of every archive is asked for by a binary, and found where its marker says.
     fn kernels(&self, findings: &mut Vec<Finding>) {
         for device in self.devices() {
-            let layout = Installed::of(self.checked, self.generics().chain([device]));
+            let group = self.checked[device].artifact.name.target.as_str();
+            let shared = self.members.iter().copied();
+            let shared = shared.filter(|&i| self.checked[i].holds.is_shared_by(group));
+            let layout = Installed::of(self.checked, self.generics().chain([device]).chain(shared));
             let label = &self.checked[device].label;
             for (path, kpack) in self.archives(device) {
                 let mut found = |check, few: &Few, one: &str, several: &str, expected: String| {

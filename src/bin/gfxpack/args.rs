@@ -61,25 +61,18 @@ pub enum Color {
     Never,
 }
 
+/// What is not described here is described at its arguments: that says more.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show which architectures artifacts, shards or files have code for, and draft a configuration
     Discover(Discover),
-    /// Split fat artifacts into host code and the GPU code of each architecture
     Split(Split),
-    /// Regroup the split artifacts of all shards as a packaging configuration says
     Recombine(Recombine),
-    /// Check that split or recombined artifacts hold what users need
     Verify(Verify),
     /// Write .deb and .rpm packages from recombined artifacts
     Package(Package),
-    /// Split, recombine and package in one pass, without trees in between
     Build(Build),
-    /// Sign packages that are there: .rpm within, .deb in a file beside it
     Sign(Sign),
-    /// Show what a package, archive, binary, bundle or code object holds, or how two differ
     Inspect(Inspect),
-    /// Take code objects out of a kpack archive, a fat binary or a bundle, into files
     Extract(Extract),
     /// Print the JSON Schema of a configuration file
     Schema(Schema),
@@ -233,8 +226,19 @@ pub enum KpackCompression {
     None,
 }
 
+/// Split fat artifacts into host code and the GPU code of each architecture
+///
+/// One artifact (--artifact-dir) is split as a whole or not at all. In a batch
+/// (--batch-artifact-parent-dir) each artifact is split for itself: where a file of one is damaged or
+/// cannot be read, nothing of that artifact is in the output, the others are there whole, every fault
+/// is told, and the status is 1. The last error then says that the output is incomplete, and which
+/// artifacts failed. Where all fail, or the output itself cannot be written, as on a full disk, nothing
+/// is placed. recombine and build need all artifacts: one that is bad fails the run.
 #[derive(Debug, ClapArgs)]
 #[command(group = clap::ArgGroup::new("input").required(true))]
+#[command(after_help = "Examples:\n  \
+    gfxpack split --artifact-dir blas_lib_gfx110X-dgpu --artifact-prefix blas_lib --output-dir out\n  \
+    gfxpack split --batch-artifact-parent-dir shards/gfx110X-build --output-dir split/gfx110X-build")]
 pub struct Split {
     /// One artifact: a directory, or an archive of one (.tar.zst, .tar.xz, .tar.gz), which is read as
     /// a stream, and checked where a .sha256sum is beside it
@@ -244,7 +248,7 @@ pub struct Split {
     #[arg(long, value_name = "NAME", conflicts_with = "batch_artifact_parent_dir")]
     pub artifact_prefix: Option<String>,
     /// A shard: all artifacts in this directory, directories and archives, their prefixes taken from
-    /// their names
+    /// their names. One that is bad is left out, and the others are split
     #[arg(long, value_name = "DIR", group = "input")]
     pub batch_artifact_parent_dir: Option<PathBuf>,
     /// Where the split artifacts go
@@ -258,11 +262,15 @@ pub struct Split {
     /// Accepted for existing scripts: bundles are read without it
     #[arg(long, value_name = "FILE")]
     pub clang_offload_bundler: Option<PathBuf>,
-    /// Replace what is there
+    /// Replace what is there. A batch replaces the whole directory, also where some artifacts failed
+    /// (what an earlier run made of them is gone), and leaves it as it is where all did
     #[arg(long)]
     pub force: bool,
 }
 
+/// Regroup the split artifacts of all shards as a packaging configuration says
+///
+/// All or nothing: where one artifact is bad, all faults are told and nothing is written.
 #[derive(Debug, ClapArgs)]
 pub struct Recombine {
     /// Directory with a directory of split artifacts for each shard
@@ -424,6 +432,10 @@ pub struct Package {
     pub packaging: Packaging,
 }
 
+/// Split, recombine and package in one pass, without trees in between
+///
+/// All or nothing: where one artifact is bad, all faults are told and no package is written. Packages
+/// of half a build are of no use.
 #[derive(Debug, ClapArgs)]
 pub struct Build {
     /// Directory with a directory of artifacts, or archives of them, for each shard

@@ -26,11 +26,12 @@ use crate::output::Ui;
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging)?;
     let jobs = jobs(global);
-    let artifacts = read_artifacts(&args.artifacts_dir, &jobs)?;
+    let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
-    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
+    let report = serde_json::json!({ "stage": report });
+    finish(&packages, &report, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
 }
 
 /// What the arguments and configuration files say about packaging.
@@ -119,9 +120,11 @@ pub fn tell(report: &stage::Report, ui: &Ui) {
     }
 }
 
-/// Writes (or with `--dry-run` lists) planned packages.
+/// Writes (or with `--dry-run` lists) planned packages. `report` is what planning found, by stage: it goes
+/// into the JSON document beside the packages.
 pub fn finish(
     packages: &[Planned],
+    report: &serde_json::Value,
     args: &Packaging,
     plan: &Plan,
     input: &Path,
@@ -132,7 +135,8 @@ pub fn finish(
         sign::tell(signer, ui);
     }
     if args.dry_run {
-        ui.result(&dry_run_json(packages, &args.format), || dry_run_text(packages, &args.format));
+        let json = with_report(dry_run_json(packages, &args.format), report);
+        ui.result(&json, || dry_run_text(packages, &args.format));
         return Ok(ExitCode::SUCCESS);
     }
     let mut formats = args.format.clone();
@@ -152,6 +156,7 @@ pub fn finish(
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
     let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
+    let json = with_report(json, report);
     ui.result(&json, || {
         let line = |size, file: &str| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         let signature = |name: &String| format!("{:>11}  {name}\n", "");
@@ -162,6 +167,11 @@ pub fn finish(
         files.iter().map(lines).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+fn with_report(mut json: serde_json::Value, report: &serde_json::Value) -> serde_json::Value {
+    json["report"] = report.clone();
+    json
 }
 
 fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {

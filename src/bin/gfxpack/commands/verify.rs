@@ -19,7 +19,7 @@ use crate::table::printable;
 pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = args.config.as_deref().map(PackagingConfig::load).transpose()?;
     let jobs = jobs(global);
-    let source = args.source.as_deref().map(|dir| source(dir, &jobs)).transpose()?;
+    let source = args.source.as_deref().map(|dir| source(dir, &jobs, ui)).transpose()?;
     let options = Options {
         databases: split::databases(&args.databases)?,
         config: config.as_ref(),
@@ -44,7 +44,7 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
 }
 
 /// What the artifacts were made from: a shard, or a directory of shards.
-fn source(dir: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
+fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
     let listing =
         std::fs::read_dir(dir).map_err(|e| Error::io("cannot read the source", dir, e))?;
     let is_artifact = |entry: std::fs::DirEntry| {
@@ -53,9 +53,9 @@ fn source(dir: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
         name.is_some_and(|name| ArtifactName::parse(name).is_ok())
     };
     if listing.flatten().any(is_artifact) {
-        return Ok(vec![read_shard(dir, jobs)?]);
+        return Ok(vec![read_shard(dir, jobs, ui)?]);
     }
-    read_shards(dir, jobs)
+    read_shards(dir, jobs, ui)
 }
 
 /// `ID:GLOB=REASON`
