@@ -14,8 +14,8 @@ use handlebars::{Handlebars, RenderErrorReason, no_escape};
 use serde::Serialize;
 
 use super::Format;
-use super::date;
 use super::spec::{DEB_RELATIONS, Package, RPM_RELATIONS, Relation, RelationKind};
+use crate::date;
 use crate::error::{Error, Errors, Result};
 use crate::tree::TreePath;
 
