@@ -353,6 +353,44 @@ fn the_checker_sees_damage() {
     }
 }
 
+/// Of originals for all groups, with one group installed.
+#[test]
+fn the_checker_sees_what_must_be_absent() {
+    let scratch = TempDir::new().unwrap();
+    let whole = installed(scratch.path(), &["--compression", "none"]);
+    const ABSENT: [&str; 3] = ["gfx1151", "gfx1200", "gfx1201"];
+    let without = |root: &Path, absent: &[&str]| {
+        let mut command = checker(root, &SHARDS);
+        command.args(absent.iter().flat_map(|isa| ["--absent", isa]));
+        command
+    };
+    let checked: Checked =
+        serde_json::from_str(&common::ok(&mut without(&whole, &ABSENT))).unwrap();
+    assert_eq!(checked.code_objects, 3 * 10);
+    assert_eq!(checked.isas, isas(&["gfx1100", "gfx1101", "gfx1102"]));
+
+    let mut said = common::fails(&mut without(&whole, &ABSENT[..2]), 1);
+    assert!(said.contains("gfx1201: no archive lists gfx1201"), "{said}");
+    said = common::fails(&mut without(&whole, &["gfx1151", "gfx1200", "gfx1201", "gfx1102"]), 1);
+    assert!(said.contains("gfx1102: it is not installed, but there is"), "{said}");
+    said = common::fails(&mut without(&whole, &["gfx1151", "gfx1200", "gfx1201", "gfx942"]), 1);
+    assert!(said.contains("--absent gfx942: no original has anything for it"), "{said}");
+
+    // What a removal could leave: an archive, a link to none, a file of the database.
+    let archive = whole.join(".kpack/fft_lib_gfx1200.kpack");
+    fs::write(&archive, "").unwrap();
+    said = common::fails(&mut without(&whole, &ABSENT), 1);
+    assert!(said.contains("gfx1200: it is not installed, but there is"), "{said}");
+    fs::remove_file(&archive).unwrap();
+    std::os::unix::fs::symlink("gone", &archive).unwrap();
+    said = common::fails(&mut without(&whole, &ABSENT), 1);
+    assert!(said.contains("gfx1200: it is not installed, but there is"), "{said}");
+    fs::remove_file(&archive).unwrap();
+    fs::write(whole.join("lib/rocblas/library/TensileLibrary_lazy_gfx1201.dat"), "").unwrap();
+    said = common::fails(&mut without(&whole, &ABSENT), 1);
+    assert!(said.contains("it is of an ISA that is not installed"), "{said}");
+}
+
 fn flip_bit(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at] ^= 1;

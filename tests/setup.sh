@@ -11,6 +11,8 @@ packages=(
   binutils elfutils file gdb mold patchelf
   # Install packages, and make some to compare with.
   apt dpkg dpkg-dev rpm rpm2cpio
+  # Install them from repositories, as Fedora and openSUSE do.
+  createrepo-c dnf zypper
   # Make keys, and check signatures.
   gnupg gpgv
   # Make another Debian to chroot into, for ignored tests.
