@@ -7,6 +7,7 @@
 
 mod archives;
 mod assign;
+mod handover;
 mod lay;
 mod relate;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Options;
 use super::lay::{Shared, Staged};
+use super::{Options, handover};
 use crate::artifact::shared_family;
 use crate::config::{
     DebRelations, Definition, Group, PackagesConfig, PackagingConfig, RpmRelations,
@@ -48,7 +48,9 @@ pub(super) fn packages(
         date: options.source_date.unwrap_or(newest),
     };
     let mut made = Vec::new();
+    let mut starts = Vec::new();
     for Staged { definition, generic, groups, shared } in staged {
+        starts.push((made.len(), definition.name.as_str()));
         if groups.is_empty() {
             if !generic.is_empty() {
                 made.push(relating.plain(definition, generic));
@@ -66,6 +68,7 @@ pub(super) fn packages(
             made.push(relating.shared(definition, &target, shared));
         }
     }
+    handover::relate(&mut made, &starts);
     made.sort_by(|a, b| a.name.cmp(&b.name));
     let mut faults = Vec::new();
     for pair in made.windows(2).filter(|pair| pair[0].deb_name() == pair[1].deb_name()) {
