@@ -11,6 +11,8 @@ packages=(
   binutils elfutils file gdb mold patchelf
   # Install packages, and make some to compare with.
   apt dpkg dpkg-dev rpm rpm2cpio
+  # Judges of packages.
+  lintian rpmlint
   # Other readers of packages, and of the archives of kernels.
   cpio libarchive-tools python3 python3-msgpack python3-zstandard
   # User namespaces, for installs by users who are not root.
