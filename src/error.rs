@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 pub enum Kind {
     /// The input is damaged, or the system refused something: exit status 1.
     Failed,
+    /// The output cannot be written: exit status 1. Such a fault is of the whole run, whatever it was
+    /// writing at the time.
+    Output,
     /// The command line or a configuration file is wrong: exit status 2.
     Usage,
 }
@@ -42,6 +45,16 @@ impl Error {
     /// An operation of the system that failed on `path`, e.g. `cannot read`.
     pub fn io(action: &str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
         Self::failed(action).at(path).because(source)
+    }
+
+    /// An operation on the output that failed, e.g. `cannot write`. A name that no file can have is the
+    /// input's fault, though: another input can be written.
+    pub fn output(action: &str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        let kind = match source.kind() {
+            std::io::ErrorKind::InvalidFilename => Kind::Failed,
+            _ => Kind::Output,
+        };
+        Self { kind, ..Self::io(action, path, source) }
     }
 
     /// Names the file or directory that the fault is in.
@@ -117,6 +130,7 @@ fn system_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
         ErrorKind::NotFound => {
             "check the spelling; a relative path starts at the current directory"
         }
+        ErrorKind::InvalidFilename => "shorten the name: the file system of the output has a limit",
         _ => return None,
     })
 }

@@ -60,6 +60,11 @@ impl Jobs {
         self.workers.len()
     }
 
+    /// The bytes that may be in flight.
+    pub fn memory(&self) -> u64 {
+        self.budget.limit
+    }
+
     /// Does `work` on each item in the pool and hands the results to `take` in the order of the
     /// items, in the calling thread. `cost` is the bytes that an item and its result hold; an item
     /// that alone passes the bound runs alone. Stops at the first error of `take`.

@@ -309,6 +309,15 @@ impl Family {
             })
     }
 
+    /// Whether GPUs of the family run code for an ISA: its members, and the generic processors of
+    /// those.
+    pub fn runs(&self, isa: &TargetId) -> bool {
+        let generic_of = |member: &TargetId| member.known().and_then(|known| known.generic);
+        self.contains(isa)
+            || isa.is_generic()
+                && self.members().any(|member| generic_of(&member) == Some(isa.processor()))
+    }
+
     /// The known processors that belong to it.
     pub fn members(&self) -> impl Iterator<Item = TargetId> {
         PROCESSORS

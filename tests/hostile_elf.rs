@@ -8,7 +8,7 @@ mod common;
 use std::error::Error;
 use std::fs;
 
-use gfxpack::elf::{Kind, Piece, probe};
+use gfxpack::elf::{Kind, Needs, Piece, probe};
 use gfxpack::fatbin::FatBinary;
 use gfxpack::read_at::read_vec;
 
@@ -118,4 +118,45 @@ fn overlapping_symbol_tables_are_not_each_rewritten() {
     file.0[60..62].copy_from_slice(&u16::try_from(count + more).unwrap().to_le_bytes());
     let error = file.convert().unwrap_err();
     assert!(error.contains("sh_size of all symbol tables"), "{error}");
+}
+
+/// What the file asks of the loader, or why that cannot be told.
+fn needs(file: &File) -> Result<Needs, String> {
+    match probe(&file.0).map_err(|e| chain(&e))? {
+        Kind::Program(image) => Needs::read(&file.0, &image).map_err(|e| chain(&e)),
+        _ => Err("no program".into()),
+    }
+}
+
+/// DT_VERNEED, DT_VERNEEDNUM, DT_STRSZ, DT_SYMTAB, DT_VERSYM.
+const OF_NEEDS: [u64; 5] = [0x6fff_fffe, 0x6fff_ffff, 10, 6, 0x6fff_fff0];
+
+#[test]
+fn tables_of_what_a_file_needs_can_lie() {
+    let good = File::read(PROGRAM);
+    let all = needs(&good).unwrap();
+    assert!(!all.needed.is_empty() && !all.versions_needed.is_empty());
+    assert!(all.undefined.iter().any(|symbol| symbol.version.is_some()), "{all:?}");
+    for tag in OF_NEEDS {
+        for value in [u64::MAX, 1 << 40] {
+            let mut bad = File(good.0.clone());
+            let at = bad.dynamic(tag);
+            bad.set(at, value);
+            let told = needs(&bad).unwrap_err();
+            assert!(told.contains(" at 0x") || told.contains("expected"), "{tag:#x}: {told}");
+        }
+    }
+    // Each byte of the version table: whatever it says then, it ends.
+    let table = good.section(".gnu.version_r");
+    let start = usize::try_from(good.word(table + 24)).unwrap();
+    let size = usize::try_from(good.word(table + 32)).unwrap();
+    let mut refused = 0;
+    for at in start..start + size {
+        for byte in [0, 0x7f, 0xff] {
+            let mut bad = File(good.0.clone());
+            bad.0[at] = byte;
+            refused += usize::from(needs(&bad).is_err());
+        }
+    }
+    assert!(refused > 0);
 }

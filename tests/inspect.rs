@@ -563,7 +563,10 @@ fn rpm_packages_are_shown_as_rpm_shows_them() {
         assert_eq!(file["mode"], format!("0{}", &words[1][words[1].len() - 3..]), "{line}");
         assert_eq!(file["size"].to_string(), words[2]);
         assert_eq!(file["digest"].as_str().unwrap_or_default(), words[3]);
-        assert_eq!(file["link"].as_str().unwrap_or_default(), words[4]);
+        // rpm has no target for a hard link; the other name of its inode is the first one.
+        let link =
+            if file["type"] == "hard link" { files[3]["path"].as_str().unwrap() } else { words[4] };
+        assert_eq!(file["link"].as_str().unwrap_or_default(), link);
     }
     assert_eq!(files[1]["flags"], json!(["config", "noreplace"]));
     let kinds: Vec<_> = files.iter().map(|f| f["type"].as_str().unwrap()).collect();

@@ -59,7 +59,8 @@ fn built(format: &str, version: &str) -> TempDir {
         .arg(example_packages())
         .arg("--output-dir")
         .arg(dir.path().join("packages"))
-        .args(["--version", version, "--release", "1", "--format", format]));
+        // No distribution is in the roots that these are installed in.
+        .args(["--version", version, "--release", "1", "--format", format, "--no-auto-deps"]));
     dir
 }
 
@@ -90,6 +91,37 @@ fn two_groups_of_two_packages() -> Vec<String> {
     }
     names
 }
+
+/// Packages of a library with files for an ISA and for two families that two groups share; one family
+/// is called like one of the groups.
+fn shared(format: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let artifact = dir.path().join("shards/job/aotriton_lib_any");
+    for file in ["host", "gfx1100/k.bin", "gfx110x/k.bin", "gfx11xx/k.bin"] {
+        let path = artifact.join("p/lib/aotriton.images").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
+    }
+    fs::write(artifact.join("artifact_manifest.txt"), "p\n").unwrap();
+    let groups = r#"{"primary_shard": "job", "architecture_groups": {
+        "gfx110X": {"architectures": ["gfx1100", "gfx1101"]}, "gfx1103": {"architectures": ["gfx1103"]}}}"#;
+    fs::write(dir.path().join("groups.json"), groups).unwrap();
+    ok(gfxpack()
+        .args(["build", "--input-shards-dir"])
+        .arg(dir.path().join("shards"))
+        .arg("--config")
+        .arg(dir.path().join("groups.json"))
+        .arg("--output-dir")
+        .arg(dir.path().join("packages"))
+        .args(["--version", VERSION, "--release", "1", "--format", format]));
+    dir
+}
+
+/// What both groups of [`shared`] need.
+const SHARED: [&str; 3] =
+    ["aotriton-lib-generic", "aotriton-lib-gfx110x-shared", "aotriton-lib-gfx11xx-shared"];
+const SHARING: [&str; 2] = ["aotriton-lib-gfx110X", "aotriton-lib-gfx1103"];
+const SHARED_FILE: &str = "opt/rocm/lib/aotriton.images/gfx11xx/k.bin";
 
 /// A tool that gives files to root, and changes its root directory.
 fn as_root(name: &str, debian_package: &str) -> Command {
@@ -263,6 +295,35 @@ fn dpkg_holds_each_package_to_its_relations() {
     }
 }
 
+#[test]
+fn dpkg_installs_two_groups_with_what_they_share() {
+    let debs = shared("deb");
+    for group in SHARING {
+        for left_out in SHARED {
+            let root = DebRoot::new();
+            let given = SHARED.iter().filter(|name| **name != left_out).chain([&group]);
+            let refused = fails(root.dpkg().arg("-i").args(given.map(|name| deb(&debs, name))), 1);
+            assert!(
+                refused.contains(&format!("depends on {left_out} (= {VERSION}-1)")),
+                "{refused}"
+            );
+        }
+    }
+    let root = DebRoot::new();
+    let all: Vec<&str> = SHARED.into_iter().chain(SHARING).collect();
+    ok(root.dpkg().arg("-i").args(all.iter().map(|name| deb(&debs, name))));
+    assert_eq!(root.packages(), lower(&all));
+    root.assert_clean();
+    ok(root.dpkg().args(["-r", "aotriton-lib-gfx110x"]));
+    root.assert_clean();
+    assert!(root.path().join(SHARED_FILE).exists());
+    assert!(!root.path().join("opt/rocm/lib/aotriton.images/gfx1100").exists());
+    let refused = fails(root.dpkg().args(["-r", "aotriton-lib-gfx11xx-shared"]), 1);
+    assert!(refused.contains("aotriton-lib-gfx1103 depends on"), "{refused}");
+    ok(root.dpkg().args(["-r", "aotriton-lib-gfx1103"]).args(SHARED));
+    root.assert_no_trace();
+}
+
 // ---- apt ----
 
 /// A root with an apt that knows one repository, and the configuration of that apt.
@@ -342,6 +403,21 @@ fn apt_installs_a_group_in_either_spelling_with_its_generic() {
     // The generic package came for the groups' sake, and goes with the last.
     ok(&mut apt.apt("autoremove", &["rocblas-gfx120x"]));
     root.assert_no_trace();
+}
+
+#[test]
+fn apt_brings_what_groups_share_and_takes_it_away_with_the_last() {
+    let apt = Apt::new(shared("deb"));
+    for group in SHARING {
+        let all: Vec<_> = SHARED.iter().chain([&group]).collect();
+        assert_eq!(apt.would_install(group), lower(&all), "{group}");
+    }
+    ok(&mut apt.apt("install", &SHARING));
+    apt.root.assert_clean();
+    ok(&mut apt.apt("autoremove", &["aotriton-lib-gfx1103"]));
+    assert!(apt.root.path().join(SHARED_FILE).exists());
+    ok(&mut apt.apt("autoremove", &["aotriton-lib-gfx110x"]));
+    apt.root.assert_no_trace();
 }
 
 #[test]
@@ -482,6 +558,31 @@ fn rpm_installs_groups_side_by_side_and_removes_them_without_a_trace() {
     assert!(!left.keys().any(|path| path.contains("gfx120")), "{left:#?}");
     let rest = ["rocblas-gfx110X", "hipblaslt-gfx110X", "hipblaslt-generic", "rocblas-generic"];
     ok(root.rpm().arg("-e").args(rest));
+    root.assert_no_trace();
+}
+
+#[test]
+fn rpm_installs_two_groups_with_what_they_share() {
+    let rpms = shared("rpm");
+    let root = RpmRoot::new();
+    for group in SHARING {
+        for left_out in SHARED {
+            let given = SHARED.iter().filter(|name| **name != left_out).chain([&group]);
+            let given = given.map(|name| rpm_file(&rpms, name));
+            let refused = run(root.rpm().args(["-i", "--test"]).args(given));
+            assert_ne!(refused.status, Some(0), "{group} without {left_out}");
+            let wanted = format!("{left_out} = {VERSION}-1 is needed by {group}");
+            assert!(refused.stderr.contains(&wanted), "{}", refused.stderr);
+        }
+    }
+    let all: Vec<&str> = SHARED.into_iter().chain(SHARING).collect();
+    ok(root.rpm().arg("-i").args(all.iter().map(|name| rpm_file(&rpms, name))));
+    assert_eq!(root.packages(), set(&all));
+    root.assert_clean();
+    ok(root.rpm().args(["-e", "aotriton-lib-gfx110X"]));
+    root.assert_clean();
+    assert!(root.path().join(SHARED_FILE).exists());
+    ok(root.rpm().args(["-e", "aotriton-lib-gfx1103"]).args(SHARED));
     root.assert_no_trace();
 }
 

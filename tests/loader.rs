@@ -171,9 +171,7 @@ fn unhex(text: &str) -> Vec<u8> {
 
 /// The checker on a root and the originals in some shards.
 fn checker(root: &Path, originals: &[&str]) -> Command {
-    // Not the first python3 in the path, which may be one without Debian's modules.
-    let mut command = common::tool("/usr/bin/python3", "python3 python3-msgpack python3-zstandard");
-    command.arg(common::repo().join("tests/check/kernels.py")).arg("--root").arg(root);
+    let mut command = common::kernel_checker(root);
     command.args(originals.iter().map(|shard| shards().join(shard)));
     command
 }
@@ -214,19 +212,7 @@ fn the_whole_way(split_args: &[&str]) {
     load_and_run(&everywhere, scratch.path());
 
     // No file went into two trees: what is laid over the root hides nothing but manifests of kpacks.
-    let mut owner = BTreeMap::new();
-    for tree in &trees {
-        let manifest = fs::read_to_string(tree.join("artifact_manifest.txt")).unwrap();
-        for prefix in manifest.lines() {
-            let base = tree.join(prefix);
-            for file in if base.exists() { common::files(&base) } else { Vec::new() } {
-                if let Some(other) = owner.insert(file.clone(), tree) {
-                    assert!(file.ends_with(".kpm"), "{file}: in {other:?} and {tree:?}");
-                }
-            }
-        }
-    }
-    assert_eq!(owner.len(), common::files(&everywhere).len());
+    assert_eq!(common::assert_no_path_twice(&trees), common::files(&everywhere).len());
 }
 
 #[test]

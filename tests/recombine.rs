@@ -6,9 +6,10 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::{Ran, example_shards, files, gfxpack, ok, run, snapshot};
+use common::{Ran, copy_tree, example_shards, files, gfxpack, ok, run, snapshot};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -111,24 +112,162 @@ fn every_file_of_every_member_is_in_its_groups_tree_whatever_its_name() {
 }
 
 #[test]
-fn files_for_a_family_go_to_its_group_or_where_all_groups_have_them() {
+fn files_for_a_family_go_to_its_group_or_to_a_tree_that_its_groups_share() {
     let split = Split::new();
     split.add("a/x_lib_generic", &[("lib/host", "h")]);
     split.add("a/x_lib_gfx1100", &[("one", "1")]);
     split.add("a/x_lib_gfx110x", &[("lib/aotriton.images/gfx110x/k", "2")]);
     split.add("a/x_lib_gfx11xx", &[("lib/aotriton.images/gfx11xx/k", "3")]);
+    // Both jobs have an ISA of the family, and so its files; one has more of them.
+    split.add(
+        "b/x_lib_gfx11xx",
+        &[("lib/aotriton.images/gfx11xx/k", "3"), ("lib/aotriton.images/gfx11xx/l", "4")],
+    );
+    split.add("b/x_lib_gfx12_0", &[("lib/aotriton.images/gfx12_0/k", "5")]);
     let ran = split.recombine(&config(&json!({})));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_eq!(names(&split.out()), ["x_lib_generic", "x_lib_gfx110X", "x_lib_gfx11xx-shared"]);
     let of = |name: &str| files(&split.out().join(name));
     assert_eq!(
         of("x_lib_gfx110X"),
         ["artifact_manifest.txt", "p/lib/aotriton.images/gfx110x/k", "p/one"]
     );
+    assert_eq!(of("x_lib_generic"), ["artifact_manifest.txt", "p/lib/host"]);
     assert_eq!(
-        of("x_lib_generic"),
-        ["artifact_manifest.txt", "p/lib/aotriton.images/gfx11xx/k", "p/lib/host"]
+        of("x_lib_gfx11xx-shared"),
+        [
+            "artifact_manifest.txt",
+            "p/lib/aotriton.images/gfx11xx/k",
+            "p/lib/aotriton.images/gfx11xx/l"
+        ]
     );
-    assert!(ran.stderr.contains("gfx11xx belong to the groups gfx110X, gfx115X"), "{}", ran.stderr);
+    for words in [
+        "x_lib_gfx11xx-shared: 2 files that the groups gfx110X, gfx115X share: p/lib/aotriton",
+        "a/x_lib_gfx11xx and b/x_lib_gfx11xx both have 1 file, the same",
+        "no architecture group has an ISA of gfx12_0: its files are left out",
+    ] {
+        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn who_shares_a_family_follows_from_the_components_own_groups() {
+    let group = |isas: &[&str]| json!({"display_name": "", "architectures": isas});
+    // A family in one group of all groups, and in two of the component's own; each with another name.
+    let config = json!({
+        "primary_shard": "a",
+        "architecture_groups": {"rdna4": group(&["gfx1200", "gfx1201"])},
+        "component_overrides": {
+            "y_lib": {"architecture_groups": {
+                "one": group(&["gfx1200"]),
+                "two": group(&["gfx1201"]),
+                "any": group(&["gfx12-generic"]),
+                "other": group(&["gfx90a:xnack+"]),
+            }},
+        },
+    });
+    let split = Split::new();
+    for component in ["x_lib", "y_lib"] {
+        split.add(&format!("a/{component}_generic"), &[("h", "h")]);
+        split.add(&format!("a/{component}_gfx12_0"), &[("lib/gfx12_0/k", "k")]);
+        split.add(&format!("a/{component}_gfx90x"), &[("lib/gfx90x/k", "k")]);
+    }
+    let ran = split.recombine(&config);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_eq!(
+        names(&split.out()),
+        ["x_lib_generic", "x_lib_rdna4", "y_lib_generic", "y_lib_gfx12-0-shared", "y_lib_other"]
+    );
+    // The generic processor's code runs on members of the family, and wants its files.
+    assert!(
+        ran.stderr.contains("y_lib_gfx12-0-shared: 1 file that the groups any, one, two share"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn no_group_is_called_like_what_groups_share() {
+    for (name, status) in [
+        ("gfx11xx-shared", 2),
+        ("gfx110X-Shared", 2),
+        ("gfx12-0-shared", 2),
+        ("gfx1100-shared", 0),
+        ("all-shared", 0),
+    ] {
+        let split = Split::new();
+        split.add("a/x_lib_generic", &[("h", "h")]).add("a/x_lib_gfx1100", &[("k", "k")]);
+        let groups = json!({name: {"display_name": "", "architectures": ["gfx1100"]}});
+        let ran = split.recombine(&json!({"primary_shard": "a", "architecture_groups": groups}));
+        assert_eq!(ran.status, Some(status), "{name}: {}", ran.stderr);
+        if status != 0 {
+            assert!(ran.stderr.contains("cannot be a group name"), "{}", ran.stderr);
+            assert!(
+                ran.stderr.contains("that several groups share are called so"),
+                "{}",
+                ran.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn a_generic_processor_goes_to_the_group_that_lists_it() {
+    let split = Split::new();
+    split.add("a/x_lib_generic", &[("h", "h")]).add("a/x_lib_gfx1100", &[("k", "k")]);
+    split.add("a/x_lib_gfx11-generic", &[("g", "g")]);
+    let ran = split.recombine(&config(&json!({})));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("gfx11-generic is in no architecture group: its files are left out"),
+        "{}",
+        ran.stderr
+    );
+    let mut listed = config(&json!({"error_on_missing_architecture": true}));
+    listed["architecture_groups"] = json!({
+        "gfx110X": {"display_name": "", "architectures": ["gfx1100", "gfx11-generic"]},
+        // Code for the generic processor is no code for gfx1101: it has its own place in the list.
+        "more": {"display_name": "", "architectures": ["gfx1101"]},
+    });
+    let ran = split.recombine(&listed);
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("group more has no code for gfx1101"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("group gfx110X"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_familys_files_are_code_for_its_members_where_no_archive_is_missing() {
+    for (archive, missing) in [(None, false), (Some("p/.kpack/x_lib_gfx1100.kpack"), true)] {
+        let split = Split::new();
+        split.add("a/x_lib_generic", &[("h", "h")]);
+        split.add("a/x_lib_gfx1100", &[(archive.unwrap_or("k"), "k")]);
+        split.add("a/x_lib_gfx11xx", &[("lib/gfx11xx/k", "k")]);
+        let ran = split.recombine(&config(&json!({})));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        let told = ran.stderr.contains("group gfx115X has no code for gfx1151");
+        assert_eq!(told, missing, "{}", ran.stderr);
+        assert!(ran.stderr.contains("group gfx90X has no code for gfx908, gfx90a"));
+    }
+}
+
+#[test]
+fn the_same_device_code_twice_is_an_error_where_that_is_asked_for() {
+    for (asked, status) in [(false, 0), (true, 1)] {
+        let split = Split::new();
+        split.add("a/x_lib_generic", &[("h", "h")]);
+        for shard in ["a", "b"] {
+            split.add(&format!("{shard}/x_lib_gfx1100"), &[("k", "same"), ("l", "same")]);
+            split.add(&format!("{shard}/x_lib_gfx110x"), &[("f", "same")]);
+        }
+        let ran = split.recombine(&config(&json!({"error_on_identical_device_code": asked})));
+        assert_eq!(ran.status, Some(status), "{}", ran.stderr);
+        let what = "a/x_lib_gfx1100 and b/x_lib_gfx1100 both have 2 files, the same: p/k, p/l";
+        assert!(ran.stderr.contains(what), "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains(&format!("error: {what}")), asked, "{}", ran.stderr);
+        // A family's files come from each job that has a member: that is never a fault.
+        assert!(!ran.stderr.contains("error: a/x_lib_gfx110x"), "{}", ran.stderr);
+        assert_eq!(split.out().exists(), !asked);
+    }
 }
 
 #[test]
@@ -154,6 +293,13 @@ fn duplicate_device_code_is_no_conflict_where_it_is_the_same() {
     }
 }
 
+/// Which line of the messages is an error and which a warning.
+#[track_caller]
+fn told(ran: &Ran, strict: bool, finding: &str) {
+    let kind = if strict { "error: " } else { "warning: " };
+    assert!(ran.stderr.contains(&format!("{kind}{finding}")), "{finding}: {}", ran.stderr);
+}
+
 #[test]
 fn generic_trees_are_compared() {
     for strict in [true, false] {
@@ -163,32 +309,109 @@ fn generic_trees_are_compared() {
         split.add("b/x_lib_generic", &[("same", "s"), ("differs", "2"), ("extra", "e")]);
         let ran = split.recombine(&config(&json!({"verify_generic_artifacts_match": strict})));
         assert_eq!(ran.status, Some(i32::from(strict)), "{}", ran.stderr);
-        for words in [
+        for finding in [
             "b/x_lib_generic: 2 generic files differ from the primary shard's: p/lost is missing, p/differs",
             "b/x_lib_generic: 1 generic file that the primary shard does not have: p/extra (left out)",
         ] {
-            assert!(strict || ran.stderr.contains(words), "{}", ran.stderr);
+            told(&ran, strict, finding);
         }
-        let kind = if strict { "error: " } else { "warning: " };
-        assert!(
-            ran.stderr.contains(&format!("{kind}b/x_lib_generic: 2 generic")),
-            "{}",
-            ran.stderr
-        );
+        assert_eq!(split.out().exists(), !strict);
     }
+}
+
+/// Each way in which generic trees can differ is found by itself.
+#[test]
+fn each_difference_of_generic_trees_is_enough() {
+    let same = [("one", "1"), ("two", "2")];
+    type Files<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, Files, &str); 3] = [
+        (
+            "differs",
+            &[("one", "1"), ("two", "3")],
+            "1 generic file differs from the primary shard's: p/two",
+        ),
+        (
+            "missing",
+            &[("one", "1")],
+            "1 generic file differs from the primary shard's: p/two is missing",
+        ),
+        (
+            "extra",
+            &[("one", "1"), ("two", "2"), ("three", "3")],
+            "1 generic file that the primary shard does not have: p/three (left out)",
+        ),
+    ];
+    for strict in [true, false] {
+        let with = json!({"verify_generic_artifacts_match": strict});
+        for (what, theirs, finding) in cases {
+            let split = Split::new();
+            split.add("a/x_lib_generic", &same).add("b/x_lib_generic", theirs);
+            let ran = split.recombine(&config(&with));
+            assert_eq!(ran.status, Some(i32::from(strict)), "{what}: {}", ran.stderr);
+            told(&ran, strict, &format!("b/x_lib_generic: {finding}"));
+        }
+        let split = Split::new();
+        split.add("a/x_lib_generic", &same).add("b/x_lib_generic", &same);
+        let library = split.dir.path().join("split/b/x_lib_generic/p/two");
+        fs::set_permissions(&library, fs::Permissions::from_mode(0o600)).unwrap();
+        let mode = fs::metadata(split.dir.path().join("split/a/x_lib_generic/p/two")).unwrap();
+        let mode = mode.permissions().mode() & 0o7777;
+        let ran = split.recombine(&config(&with));
+        assert_eq!(ran.status, Some(i32::from(strict)), "mode: {}", ran.stderr);
+        let finding = format!("p/two (mode 0600, not {mode:04o})");
+        told(
+            &ran,
+            strict,
+            &format!("b/x_lib_generic: 1 generic file differs from the primary shard's: {finding}"),
+        );
+
+        let split = Split::new();
+        split.add("a/x_lib_generic", &same).add("b/x_lib_gfx1100", &[("k", "k")]);
+        let ran = split.recombine(&config(&with));
+        assert_eq!(ran.status, Some(i32::from(strict)), "no tree: {}", ran.stderr);
+        told(&ran, strict, "b/x_lib_generic is not there, but device code of x_lib is");
+    }
+}
+
+#[test]
+fn an_error_names_all_generic_files_and_the_report_does_where_it_is_none() {
+    let names: Vec<String> = (0..9).map(|i| format!("file{i}")).collect();
+    let with = |text| names.iter().map(|name| (name.as_str(), text)).collect::<Vec<_>>();
+    let split = Split::new();
+    split.add("a/x_lib_generic", &with("1")).add("b/x_lib_generic", &with("2"));
+    let ran = split.recombine(&config(&json!({"verify_generic_artifacts_match": true})));
+    assert!(names.iter().all(|name| ran.stderr.contains(name)), "{}", ran.stderr);
+    let ran = split.recombine(&config(&json!({})));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("p/file2 and 6 more"), "{}", ran.stderr);
+    let report = ok(gfxpack()
+        .args(["--json", "recombine", "--force", "--input-shards-dir"])
+        .arg(split.dir.path().join("split"))
+        .arg("--config")
+        .arg(split.dir.path().join("groups.json"))
+        .arg("--output-dir")
+        .arg(split.out()));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let difference = &report["recombine"]["generic_differences"][0];
+    assert_eq!(difference["artifact"], "b/x_lib_generic");
+    assert_eq!(difference["differing"].as_array().unwrap().len(), names.len());
+    assert_eq!(difference["differing"][8], json!({"path": "p/file8", "sections": []}));
 }
 
 #[test]
 fn differences_that_builds_cannot_avoid_can_be_allowed() {
     let split = Split::new();
-    split.add("a/x_lib_generic", &[("build-info.txt", "1")]).add("a/x_lib_gfx1100", &[("k", "k")]);
-    split.add("b/x_lib_generic", &[("build-info.txt", "2")]);
+    split.add("a/x_lib_generic", &[("build-info.txt", "1"), ("log/a", "")]);
+    split.add("a/x_lib_gfx1100", &[("k", "k")]);
+    split.add("b/x_lib_generic", &[("build-info.txt", "2"), ("log/b", "")]);
     let ran = split.recombine(&config(&json!({
         "verify_generic_artifacts_match": true,
-        "allowed_generic_differences": ["**/build-info.txt"],
+        "allowed_generic_differences": ["**/build-info.txt", "p/log/*"],
     })));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("p/build-info.txt differs as allowed"), "{}", ran.stderr);
+    let allowed = "b/x_lib_generic: 3 differences as allowed: p/log/a is missing, p/log/b is only here, \
+                   p/build-info.txt differs";
+    assert!(ran.stderr.contains(allowed), "{}", ran.stderr);
     let ran = split.recombine(&config(&json!({"allowed_generic_differences": ["a{"]})));
     assert_eq!(ran.status, Some(2), "{}", ran.stderr);
 }
@@ -240,6 +463,26 @@ fn libraries_are_compared_by_section() {
 }
 
 #[test]
+fn what_is_taken_from_one_shard_is_not_missing_in_the_next() {
+    let split = Split::new();
+    split.add("a/x_lib_generic", &[("same", "s")]).add("c/x_lib_generic", &[("same", "s")]);
+    split.add("b/x_lib_generic", &[("same", "s"), ("extra", "e")]);
+    let mut config = config(&json!({"verify_generic_artifacts_match": true}));
+    config["generic_union"] = true.into();
+    let ran = split.recombine(&config);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    told(
+        &ran,
+        false,
+        "b/x_lib_generic: 1 generic file that the primary shard does not have: p/extra (taken)",
+    );
+    assert_eq!(
+        files(&split.out().join("x_lib_generic")),
+        ["artifact_manifest.txt", "p/extra", "p/same"]
+    );
+}
+
+#[test]
 fn what_only_another_shard_has_is_taken_on_request() {
     for union in [false, true] {
         let split = Split::new();
@@ -266,15 +509,123 @@ fn what_only_another_shard_has_is_taken_on_request() {
 
 #[test]
 fn a_missing_architecture_is_an_error_on_request() {
-    let split = Split::new();
-    split.add("a/x_lib_generic", &[("h", "h")]).add("a/x_lib_gfx1100", &[("k", "k")]);
-    let ran = split.recombine(&config(&json!({"error_on_missing_architecture": true})));
-    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
-    for words in ["group gfx110X has no code for gfx1101", "group gfx115X has no code for gfx1151"]
-    {
-        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    for strict in [true, false] {
+        let split = Split::new();
+        split.add("a/x_lib_generic", &[("h", "h")]).add("a/x_lib_gfx1100", &[("k", "k")]);
+        let ran = split.recombine(&config(&json!({"error_on_missing_architecture": strict})));
+        assert_eq!(ran.status, Some(i32::from(strict)), "{}", ran.stderr);
+        for finding in [
+            "x_lib: group gfx110X has no code for gfx1101",
+            "x_lib: group gfx115X has no code for gfx1151",
+        ] {
+            told(&ran, strict, finding);
+        }
+        assert_eq!(split.out().exists(), !strict);
     }
-    assert!(!split.out().exists());
+}
+
+/// Archives are compared by their kernels: the same ones, compressed in another way, are no conflict, and
+/// the manifest has the size of the archive that is there.
+#[test]
+fn the_same_kernels_compressed_in_another_way_are_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = dir.path().join("split");
+    for (shard, compression) in [("a", "zstd"), ("b", "none")] {
+        ok(gfxpack()
+            .args(["split", "--artifact-prefix", "fft_lib", "--compression", compression])
+            .arg("--artifact-dir")
+            .arg(example_shards().join("gfx1151-build/fft_lib_gfx1151"))
+            .arg("--output-dir")
+            .arg(split.join(shard)));
+    }
+    let groups = dir.path().join("groups.json");
+    let config = json!({
+        "primary_shard": "b",
+        "architecture_groups": {"g": {"display_name": "", "architectures": ["gfx1151"]}},
+    });
+    fs::write(&groups, config.to_string()).unwrap();
+    let out = dir.path().join("out");
+    let ran = run(gfxpack()
+        .args(["recombine", "--verbose", "--input-shards-dir"])
+        .arg(&split)
+        .arg("--config")
+        .arg(&groups)
+        .arg("--output-dir")
+        .arg(&out));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("b/fft_lib_gfx1151 and a/fft_lib_gfx1151 both have 1 file, the same"),
+        "{}",
+        ran.stderr
+    );
+    ok(gfxpack().arg("verify").arg("--artifacts-dir").arg(&out));
+}
+
+/// Two jobs built one ISA from other sources: the first kernel that differs is named.
+#[test]
+fn different_kernels_of_two_shards_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let shards = dir.path().join("shards");
+    let library = "math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.5.2";
+    for name in ["a", "b"] {
+        let to = shards.join(name);
+        fs::create_dir_all(&to).unwrap();
+        copy_tree(&example_shards().join("gfx1151-build/blas_lib_gfx1151"), &to);
+    }
+    let path = shards.join("b/blas_lib_gfx1151").join(library);
+    let mut bytes = fs::read(&path).unwrap();
+    // Padding in the header of the second and third code object.
+    let objects: Vec<usize> = (0..bytes.len() - 20)
+        .filter(|&at| bytes[at..].starts_with(b"\x7fELF") && bytes[at + 18..at + 20] == [224, 0])
+        .collect();
+    assert_eq!(objects.len(), 4);
+    for at in &objects[1..3] {
+        bytes[at + 9] ^= 1;
+    }
+    fs::write(&path, bytes).unwrap();
+    for shard in ["a", "b"] {
+        ok(gfxpack()
+            .args(["split", "--batch-artifact-parent-dir"])
+            .arg(shards.join(shard))
+            .arg("--output-dir")
+            .arg(dir.path().join("split").join(shard)));
+    }
+    for strict in [true, false] {
+        let config = json!({
+            "primary_shard": "a",
+            "architecture_groups": {"g": {"display_name": "", "architectures": ["gfx1151"]}},
+            "validation": {"error_on_duplicate_device_code": strict},
+        });
+        let groups = dir.path().join("groups.json");
+        fs::write(&groups, config.to_string()).unwrap();
+        // From archives on disk, and from such as are still to be built.
+        for (action, input) in [("recombine", "split"), ("build", "shards")] {
+            let out = dir.path().join(format!("{action}-{strict}"));
+            let mut command = gfxpack();
+            command.arg(action).arg("--input-shards-dir").arg(dir.path().join(input));
+            command.arg("--config").arg(&groups).arg("--output-dir").arg(&out);
+            if action == "build" {
+                command.args(["--version", "1", "--release", "1", "--no-auto-deps"]);
+            }
+            let ran = run(&mut command);
+            assert_eq!(ran.status, Some(i32::from(strict)), "{action}: {}", ran.stderr);
+            let finding: Vec<_> = ran
+                .stderr
+                .lines()
+                .filter(|line| line.starts_with(if strict { "error: " } else { "warning: " }))
+                .filter(|line| line.contains(".kpack"))
+                .collect();
+            assert_eq!(finding.len(), 1, "{action}: {}", ran.stderr);
+            let kernel = format!("the first differing kernel is {library}#1");
+            for words in ["a/blas_lib_gfx1151 and b/blas_lib_gfx1151", kernel.as_str()] {
+                assert!(finding[0].contains(words), "{words}: {}", finding[0]);
+            }
+            if action == "recombine" && !strict {
+                // The manifest speaks of the archive that was taken.
+                ok(gfxpack().arg("verify").arg("--artifacts-dir").arg(&out));
+            }
+        }
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{fixtures, gfxpack, ok, snapshot, tool};
+use common::{fixtures, gfxpack, ok, peak_memory, snapshot, tool};
 use embed::{Ccob, Library, bundle_of, compile, compress, entries, variant};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSegment};
@@ -441,6 +441,49 @@ fn every_shape_of_other_linkers_goes_the_whole_way() {
         let shard = shard(dir.path(), linker);
         the_whole_way(dir.path(), &shard, &split_args);
     }
+}
+
+#[test]
+fn a_compressed_bundle_need_not_fit_into_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let isas = [
+        "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1101",
+        "gfx1102", "gfx1200",
+    ];
+    let mut all = entries(&compile(dir.path(), "large", &isas, &[]));
+    for (_, content) in all.iter_mut().filter(|(_, content)| !content.is_empty()) {
+        content.resize(24 << 20, 0);
+    }
+    let plain = bundle_of(&all);
+    assert!(plain.len() > 230 << 20);
+    let packed = compress(Ccob::V3, true, &plain);
+    let mut kpacks = Vec::new();
+    for (form, bundle) in [("plain", plain), ("packed", packed)] {
+        let artifact = dir.path().join(form).join("large_lib_all");
+        let lib = artifact.join(PREFIX).join("lib");
+        fs::create_dir_all(&lib).unwrap();
+        fs::write(artifact.join("artifact_manifest.txt"), format!("{PREFIX}\n")).unwrap();
+        Library::new("large", vec![bundle], &[0]).link(dir.path(), &lib.join("liblarge.so"));
+        // The second bound is less than one code object.
+        let runs: [&[&str]; 3] =
+            [&[], &["--memory", "16MiB", "--jobs", "3"], &["--compression", "none"]];
+        for (i, args) in runs.into_iter().enumerate() {
+            let out = dir.path().join(format!("{form}-{i}"));
+            let mut split = gfxpack();
+            split.args(["split", "--quiet", "--artifact-prefix", "large_lib", "--artifact-dir"]);
+            split.arg(&artifact).arg("--output-dir").arg(&out).args(args);
+            let peak = peak_memory(&mut split);
+            assert!(peak < 160 << 10, "{form} {args:?}: a peak of {peak} KiB");
+            let mut made = snapshot(&out);
+            made.retain(|path, what| path.ends_with(".kpack") && what.starts_with("file"));
+            assert_eq!(made.len(), isas.len(), "{made:?}");
+            fs::remove_dir_all(out).unwrap();
+            kpacks.push(made);
+        }
+    }
+    // Neither the form nor the bound changes what is stored.
+    assert_eq!(kpacks[0], kpacks[1]);
+    assert_eq!(kpacks[..3], kpacks[3..]);
 }
 
 /// The bundles of the test are bundles for others too.

@@ -49,7 +49,9 @@ fn paths(package: &Value) -> BTreeSet<&str> {
 /// A packages file with these definitions.
 fn definitions(dir: &Path, packages: &str) -> PathBuf {
     let path = dir.join("packages.json");
-    fs::write(&path, format!(r#"{{"packages": [{packages}]}}"#)).unwrap();
+    let externals = r#"{"libamdhip64.so.*": null, "librocblas.so.*": null}"#;
+    let text = format!(r#"{{"externals": {externals}, "packages": [{packages}]}}"#);
+    fs::write(&path, text).unwrap();
     path
 }
 
@@ -82,7 +84,8 @@ fn a_definition_with_device_code_gives_a_package_for_each_group() {
     );
     assert_eq!(
         relations(package(&plan, "hipblaslt-generic")),
-        ["Requires: rocblas-generic >= 7.1.0-1"]
+        ["Requires: rocblas-generic = 7.1.0-1"],
+        "its library needs that of rocblas"
     );
     assert_eq!(relations(package(&plan, "rocblas-dev")), ["Requires: rocblas-generic = 7.1.0-1"]);
 }
@@ -139,6 +142,7 @@ fn without_a_packages_file_each_artifact_and_component_is_a_package() {
     let dir = tempfile::tempdir().unwrap();
     let text = ok(gfxpack()
         .args(["build", "--dry-run", "--json", "--version", "1", "--release", "1"])
+        .arg("--no-auto-deps")
         .arg("--input-shards-dir")
         .arg(example_shards())
         .arg("--config")
@@ -240,6 +244,7 @@ fn directories_are_the_same_in_all_packages_whatever_the_builds_umask() {
     ok(Command::new("chmod").arg("750").arg(stage.join("lib")));
     let text = ok(gfxpack()
         .args(["build", "--dry-run", "--json", "--version", "1", "--release", "1"])
+        .arg("--no-auto-deps")
         .arg("--input-shards-dir")
         .arg(&shards)
         .arg("--config")
@@ -273,4 +278,132 @@ fn a_path_that_is_a_directory_in_one_package_and_a_link_in_another() {
         1,
     );
     assert!(stderr.contains("/opt/rocm/lib would be a directory in one and not"), "{stderr}");
+}
+
+/// Artifacts with a file each, as recombining names them, and a configuration in which `y_lib` has groups
+/// of its own.
+fn recombined(dir: &Path, names: &[&str]) -> (PathBuf, PathBuf) {
+    let artifacts = dir.join("artifacts");
+    for name in names {
+        let file = artifacts.join(name).join("p").join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, name).unwrap();
+        fs::write(artifacts.join(name).join("artifact_manifest.txt"), "p\n").unwrap();
+    }
+    let config = dir.join("groups.json");
+    let groups = serde_json::json!({
+        "primary_shard": "a",
+        "architecture_groups": {
+            "gfx110X": {"architectures": ["gfx1100", "gfx1030"]},
+            "gfx115X": {"architectures": ["gfx1151"]},
+            "gfx94X": {"architectures": ["gfx942"]},
+        },
+        "component_overrides": {"y_lib": {"architecture_groups": {
+            "one": {"architectures": ["gfx1100"]}, "two": {"architectures": ["gfx1101"]},
+        }}},
+    });
+    fs::write(&config, groups.to_string()).unwrap();
+    (artifacts, config)
+}
+
+fn package_plan(dir: &Path, names: &[&str], packages: &str) -> common::Ran {
+    let (artifacts, config) = recombined(dir, names);
+    run(gfxpack()
+        .args(["package", "--dry-run", "--json", "--artifacts-dir"])
+        .arg(artifacts)
+        .arg("--config")
+        .arg(config)
+        .arg("--packages")
+        .arg(definitions(dir, packages))
+        .arg("--output-dir")
+        .arg(dir.join("out"))
+        .args(["--version", "1", "--release", "1"]))
+}
+
+#[test]
+fn a_shared_package_is_needed_by_the_groups_of_each_component_that_brings_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = package_plan(
+        dir.path(),
+        &[
+            "x_lib_generic",
+            "x_lib_gfx110X",
+            "x_lib_gfx11xx-shared",
+            "x_lib_gfx94X",
+            "y_lib_generic",
+            "y_lib_gfx11xx-shared",
+        ],
+        r#"{"name": "xx", "contents": [{"artifact": "x"}]},
+           {"name": "both", "contents": [{"artifact": "y"}], "depends": ["xx"]}"#,
+    );
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let plan: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let plan = plan["packages"].as_array().unwrap();
+    let names: Vec<_> = plan.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "both",
+            "both-generic",
+            "both-gfx11xx-shared",
+            "both-one",
+            "both-two",
+            "xx",
+            "xx-generic",
+            "xx-gfx110X",
+            "xx-gfx115X",
+            "xx-gfx11xx-shared",
+            "xx-gfx94X"
+        ]
+    );
+    for (group, shares) in [
+        ("xx-gfx110X", true),
+        ("xx-gfx115X", true),
+        ("xx-gfx94X", false),
+        ("both-one", true),
+        ("both-two", true),
+    ] {
+        let (name, _) = group.split_once('-').unwrap();
+        let needs = format!("Requires: {name}-gfx11xx-shared = 1-1");
+        assert_eq!(relations(package(plan, group)).contains(&needs.as_str()), shares, "{group}");
+    }
+    // One definition with both components: the groups of both need it.
+    let dir = tempfile::tempdir().unwrap();
+    let ran = package_plan(
+        dir.path(),
+        &["x_lib_generic", "x_lib_gfx11xx-shared", "y_lib_generic", "y_lib_gfx11xx-shared"],
+        r#"{"name": "all", "contents": [{"artifact": "x"}, {"artifact": "y"}]}"#,
+    );
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let plan: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let plan = plan["packages"].as_array().unwrap();
+    for group in ["gfx110X", "gfx115X", "one", "two"] {
+        let package = package(plan, &format!("all-{group}"));
+        assert_eq!(
+            relations(package),
+            [
+                "Requires: all-generic = 1-1",
+                "Requires: all-gfx11xx-shared = 1-1",
+                "Provides: all-kernels = 1-1"
+            ]
+        );
+    }
+    assert_eq!(
+        paths(package(plan, "all-gfx11xx-shared")),
+        BTreeSet::from(["opt/rocm/x_lib_gfx11xx-shared", "opt/rocm/y_lib_gfx11xx-shared"])
+    );
+}
+
+#[test]
+fn what_the_configuration_does_not_share_is_refused() {
+    for name in ["x_lib_gfx94x-shared", "x_lib_gfx90x-shared", "x_lib_gfx11xx"] {
+        let dir = tempfile::tempdir().unwrap();
+        let ran = package_plan(
+            dir.path(),
+            &["x_lib_generic", name],
+            r#"{"name": "xx", "contents": [{"artifact": "x"}]}"#,
+        );
+        assert_eq!(ran.status, Some(1), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains("nor shared by some of them"), "{}", ran.stderr);
+    }
 }

@@ -7,6 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::semicolon_if_nothing_returned, reason = "damages are expressions in a table")]
 
+#[path = "common/damage.rs"]
+mod damage;
+
 use std::fs;
 use std::io::Cursor;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -19,7 +22,7 @@ use gfxpack::elf::Image;
 use gfxpack::jobs::Jobs;
 use gfxpack::kpack::kpm::{Kpm, KpmFile};
 use gfxpack::kpack::reader::Archive;
-use gfxpack::kpack::writer::{Compression, FrameCompressor, Writer};
+use gfxpack::kpack::writer::Compression;
 use gfxpack::progress::Silent;
 use gfxpack::recombine;
 use gfxpack::split::{self, Layout, MarkerForm, Scope, split};
@@ -27,6 +30,8 @@ use gfxpack::target::TargetId;
 use gfxpack::tree::dir::{Copying, write};
 use gfxpack::tree::output::OutputDir;
 use gfxpack::verify::{self, Check, Options, Report, Severity};
+
+use damage::{Kernel, read_kpack, table_is_on_the_page, write_kpack};
 
 // ---- good trees ----
 
@@ -39,7 +44,7 @@ fn shards() -> Vec<Shard> {
 }
 
 fn read_shards(dir: &Path) -> Vec<Shard> {
-    artifact::read_shards(dir, &Jobs::new(2, 64 << 20)).unwrap()
+    artifact::read_shards(dir, &Jobs::new(2, 64 << 20), &Silent).unwrap()
 }
 
 fn config() -> PackagingConfig {
@@ -108,12 +113,15 @@ enum On {
     RecombinedAlone,
     SplitWithSource,
     RecombinedWithSource,
+    /// With all libraries named that come from elsewhere.
+    SplitWithExternals,
+    RecombinedWithExternals,
 }
 
 impl On {
     fn folder(self) -> &'static str {
         match self {
-            Self::Split | Self::SplitWithSource => "split",
+            Self::Split | Self::SplitWithSource | Self::SplitWithExternals => "split",
             _ => "recombined",
         }
     }
@@ -125,6 +133,8 @@ impl On {
             Self::RecombinedAlone => "recombined, no `--config`",
             Self::SplitWithSource => "split, `--source`",
             Self::RecombinedWithSource => "recombined, `--source`",
+            Self::SplitWithExternals => "split, `--external`",
+            Self::RecombinedWithExternals => "recombined, `--external`",
         }
     }
 
@@ -139,9 +149,14 @@ impl On {
             Self::RecombinedWithSource => Some(&shards[..]),
             _ => None,
         };
-        let config =
-            matches!(self, Self::Recombined | Self::RecombinedWithSource).then_some(&config);
-        let options = Options { source, config, ..Options::default() };
+        let alone = self.folder() == "split" || self == Self::RecombinedAlone;
+        let config = (!alone).then_some(&config);
+        let external = match self {
+            Self::SplitWithExternals | Self::RecombinedWithExternals => vec!["libamdhip64.so.*"],
+            _ => Vec::new(),
+        };
+        let external = external.into_iter().map(|glob| globset::Glob::new(glob).unwrap()).collect();
+        let options = Options { source, config, external, ..Options::default() };
         verify::directory(dir, &options, &Jobs::new(2, 64 << 20), &Silent).unwrap()
     }
 }
@@ -289,7 +304,7 @@ impl Victim {
         let path = self.kpack(isa);
         let mut kernels = read_kpack(&self.read(&path));
         edit(&mut kernels);
-        self.write(&path, write_kpack(isa, &kernels));
+        self.write(&path, write_kpack(&target(isa), &kernels));
         self.fit_manifest(&self.kpm(isa));
     }
 
@@ -316,44 +331,6 @@ fn target(isa: &str) -> TargetId {
     isa.parse().unwrap()
 }
 
-#[derive(Clone)]
-struct Kernel {
-    binary: String,
-    co_index: u32,
-    bytes: Vec<u8>,
-    /// The frame is stored without an entry that names it.
-    unnamed: bool,
-}
-
-fn read_kpack(bytes: &[u8]) -> Vec<Kernel> {
-    let archive = Archive::open(&bytes).unwrap();
-    let entries = archive.entries().iter();
-    entries
-        .map(|e| Kernel {
-            binary: e.binary.clone(),
-            co_index: e.co_index,
-            bytes: archive.read(e).unwrap(),
-            unnamed: false,
-        })
-        .collect()
-}
-
-fn write_kpack(isa: &str, kernels: &[Kernel]) -> Vec<u8> {
-    let out = Cursor::new(Vec::new());
-    let compression = Compression::Zstd { level: 3 };
-    let mut writer = Writer::new(out, "blas_lib", &target(isa), compression).unwrap();
-    let mut compressor = FrameCompressor::new(3).unwrap();
-    for kernel in kernels {
-        let size = kernel.bytes.len() as u64;
-        let frame = compressor.compress(&kernel.bytes[..], size).unwrap();
-        let ordinal = writer.push_frame(&frame, size).unwrap();
-        if !kernel.unnamed {
-            writer.add_entry(&kernel.binary, kernel.co_index, ordinal, size).unwrap();
-        }
-    }
-    writer.finish().unwrap().0.into_inner()
-}
-
 fn original(path: &str) -> Vec<u8> {
     fs::read(examples().join("shards/gfx110X-build").join(path)).unwrap()
 }
@@ -371,12 +348,18 @@ fn foreign_tree(v: &Victim, isa: &str, e_flags: u32, keep: impl Fn(&Kernel) -> b
     let folder = format!("blas_lib_{isa}");
     let archive = format!("blas_lib_{isa}.kpack");
     v.write(&format!("{folder}/artifact_manifest.txt"), "kpack/stage\n");
-    v.write(&format!("{folder}/kpack/stage/.kpack/{archive}"), write_kpack(isa, &kernels));
+    v.write(&format!("{folder}/kpack/stage/.kpack/{archive}"), write_kpack(&target(isa), &kernels));
     let mut kpm = Kpm::new("blas_lib", "kpack/stage");
     kpm.kpack_files.insert(target(isa), KpmFile { file: archive, size: 0, kernel_count: 0 });
     let path = format!("{folder}/kpack/stage/.kpack/blas_lib.kpm");
     v.write(&path, kpm.to_bytes().unwrap());
     v.fit_manifest(&path);
+}
+
+fn delete_rocblas(v: &Victim) {
+    for name in ["librocblas.so.5.2", "librocblas.so.5", "librocblas.so"] {
+        v.remove(&format!("blas_lib_generic/{ROCBLAS}/lib/{name}"));
+    }
 }
 
 // ---- the damages ----
@@ -398,6 +381,7 @@ macro_rules! damages {
     };
 }
 
+const EXTERNALS: &[On] = &[On::SplitWithExternals, On::RecombinedWithExternals];
 const RECOMBINED: &[On] = &[On::Recombined];
 const ALONE: &[On] = &[On::RecombinedAlone];
 const RECOMBINED_SOURCE: &[On] = &[On::RecombinedWithSource];
@@ -474,6 +458,15 @@ const DAMAGES: &[Damage] = damages! {
     "marker with a letter of a key changed" BOTH "marker" |v| v.replace(LIB, ".rocm_kpack_ref", "kernel_name", "kernel_nome");
     "marker names another library" BOTH "marker-name" |v| v.replace(LIB, ".rocm_kpack_ref", "librocblas.so.5.2", "librocblas.so.5.3");
     "converted library renamed" BOTH "marker-name" |v| v.rename(LIB, "blas_lib_generic/math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.6.0");
+    "library deleted with its links that another needs" SOURCE "needed-missing" |v| delete_rocblas(v);
+    "library deleted with its links that another needs" EXTERNALS "needed-missing" |v| delete_rocblas(v);
+    "library asks for one that nobody names" EXTERNALS "needed-missing" |v| v.replace(SUPPORT, ".dynstr", "libc.so.6", "libd.so.6");
+    "library moved to where the loader does not look" BOTH "needed-unreachable" |v| {
+        for name in ["librocblas.so.5.2", "librocblas.so.5", "librocblas.so"] {
+            let folder = format!("blas_lib_generic/{ROCBLAS}/lib");
+            v.rename(&format!("{folder}/{name}"), &format!("{folder}/private/{name}"));
+        }
+    };
     "section headers cut off" BOTH "not-checked" |v| v.edit(SUPPORT, |b| { b[40..48].fill(0); b[60..64].fill(0) });
 
     "kpacks of two ISAs swapped" BOTH "kpack-name" |v| {
@@ -621,6 +614,8 @@ fn undamaged_trees_raise_nothing() {
         On::RecombinedAlone,
         On::SplitWithSource,
         On::RecombinedWithSource,
+        On::SplitWithExternals,
+        On::RecombinedWithExternals,
     ] {
         let report = on.verify(&good().join(on.folder()));
         assert_eq!(report.findings, [], "{on:?}");
@@ -701,6 +696,12 @@ fn every_damage_is_caught_with_the_shard_at_hand() {
 #[test]
 fn every_damage_is_caught_with_all_shards_at_hand() {
     damage_all(On::RecombinedWithSource);
+}
+
+#[test]
+fn every_library_that_is_not_there_is_told_with_all_others_named() {
+    damage_all(On::SplitWithExternals);
+    damage_all(On::RecombinedWithExternals);
 }
 
 #[test]
@@ -810,18 +811,6 @@ fn the_page_has_every_check_and_every_damage() {
             damage.caught_by
         );
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/verify.md");
-    let page = fs::read_to_string(&path).unwrap();
-    let mut made = page.clone();
-    for (name, table) in [("checks", check_table()), ("damages", damage_table())] {
-        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-        let from = made.find(&begin).unwrap() + begin.len();
-        let to = made.find(&end).unwrap();
-        made.replace_range(from..to, &table);
-    }
-    if std::env::var_os("GFXPACK_UPDATE_DOCS").is_some() {
-        fs::write(&path, &made).unwrap();
-    } else {
-        assert!(page == made, "docs/verify.md is old: run this test with GFXPACK_UPDATE_DOCS=1");
-    }
+    table_is_on_the_page("checks", &check_table());
+    table_is_on_the_page("damages", &damage_table());
 }

@@ -5,15 +5,17 @@
 //! directory there may be an archive of the same name (`.tar.zst`, `.tar.xz`, `.tar.gz`). A *shard* is
 //! a directory of artifacts from one build job.
 
+mod folder;
 mod name;
 mod read;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError};
+pub use folder::{passed_over, passed_over_in_shards};
+pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError, shared_family, shared_target};
 pub use read::{
-    archive_stem, parse_manifest, read_artifact, read_artifacts, read_shard, read_shards,
+    archive_stem, parse_manifest, read_artifact, read_artifacts, read_each, read_shard, read_shards,
 };
 
 use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};

@@ -2,11 +2,30 @@
 
 use std::fmt;
 
+use crate::target::Family;
+
 /// The components that a build can install apart.
 pub const COMPONENTS: &[&str] = &["lib", "run", "dev", "doc", "dbg", "test"];
 
 /// What the target of an artifact without device code is called.
 pub const GENERIC: &str = "generic";
+
+/// What the target of a recombined artifact ends with whose files several groups share.
+const SHARED: &str = "-shared";
+
+/// The target of the recombined artifact for a family's files that several groups share:
+/// `gfx11xx-shared`. It is part of package names, so `gfx12_0` and `gfx110X` become
+/// `gfx12-0-shared` and `gfx110x-shared`. It names the family and not the groups: it stays short and
+/// the same however many groups share, and no group of the configuration can be called so.
+pub fn shared_target(family: &Family) -> String {
+    family.to_string().to_ascii_lowercase().replace('_', "-") + SHARED
+}
+
+/// The family in a target that [`shared_target`] made; `None` for any other.
+pub fn shared_family(target: &str) -> Option<Family> {
+    let family = Family::parse(&target.strip_suffix(SHARED)?.replace('-', "_"))?;
+    (shared_target(&family) == target).then_some(family)
+}
 
 /// Why a directory name is no artifact name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +54,8 @@ pub struct ArtifactName {
     pub artifact: String,
     /// `lib`
     pub component: String,
-    /// Before splitting the build job's name or `generic`, then an ISA, then a group.
+    /// Before splitting the build job's name or `generic`, then an ISA or a family, then a group or
+    /// what groups share ([`shared_target`]).
     pub target: String,
 }
 
@@ -94,10 +114,30 @@ mod tests {
         assert_eq!((name.prefix().as_str(), name.target.as_str()), ("blas_lib", "gfx110X-dgpu"));
         assert_eq!(ArtifactName::parse("rand_lib_gfx90a:xnack+").unwrap().target, "gfx90a:xnack+");
         assert_eq!(ArtifactName::parse("aotriton_lib_gfx12_0").unwrap().target, "gfx12_0");
+        assert_eq!(
+            ArtifactName::parse("aotriton_lib_gfx12-0-shared").unwrap().target,
+            "gfx12-0-shared"
+        );
         for bad in
             ["blas_lib", "blas", "_lib_x", "blas_lib_", "a_b_lib_generic", "blas_libs_generic"]
         {
             assert!(ArtifactName::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_groups_share_is_called_like_the_family() {
+        for (family, target) in [
+            ("gfx11xx", "gfx11xx-shared"),
+            ("gfx110X", "gfx110x-shared"),
+            ("gfx12_0", "gfx12-0-shared"),
+        ] {
+            let made = shared_target(&Family::parse(family).unwrap());
+            assert_eq!(made, target);
+            assert_eq!(shared_family(target).as_ref().map(shared_target), Some(made));
+        }
+        for other in ["gfx11xx", "gfx1100-shared", "gfx110X-shared", "gfx12_0-shared", "-shared"] {
+            assert_eq!(shared_family(other), None, "{other}");
         }
     }
 }

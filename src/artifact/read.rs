@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::folder::Folder;
 use super::{ArtifactName, ArtifactTree, MANIFEST, Shard};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
+use crate::progress::Monitor;
 use crate::tarball::decode::Format;
 use crate::tree::{TreePath, read as tree_read};
 
@@ -52,13 +53,49 @@ pub fn archive_stem(file_name: &str) -> Option<&str> {
 }
 
 /// Reads the artifact in the directory or archive `dir` under the given name.
-pub fn read_artifact(dir: &Path, name: ArtifactName) -> Result<ArtifactTree> {
-    artifact(dir, name, false)
+pub fn read_artifact(
+    dir: &Path,
+    name: ArtifactName,
+    monitor: &dyn Monitor,
+) -> Result<ArtifactTree> {
+    let phase = Phase::begin([dir], monitor);
+    let read = artifact(dir, name, false, monitor);
+    phase.end();
+    read
 }
 
-fn artifact(dir: &Path, name: ArtifactName, digests: bool) -> Result<ArtifactTree> {
+/// The progress of reading archives. Of directories there is none to tell: only names are read.
+struct Phase<'a>(Option<&'a dyn Monitor>);
+
+impl<'a> Phase<'a> {
+    fn begin<'p>(paths: impl IntoIterator<Item = &'p Path>, monitor: &'a dyn Monitor) -> Self {
+        let sizes = paths.into_iter().filter_map(|path| path.metadata().ok());
+        let bytes: u64 = sizes.filter(|meta| meta.is_file()).map(|meta| meta.len()).sum();
+        if bytes == 0 {
+            return Self(None);
+        }
+        monitor.begin("reading archives", bytes);
+        Self(Some(monitor))
+    }
+
+    fn end(self) {
+        if let Some(monitor) = self.0 {
+            monitor.end();
+        }
+    }
+}
+
+fn artifact(
+    dir: &Path,
+    name: ArtifactName,
+    digests: bool,
+    monitor: &dyn Monitor,
+) -> Result<ArtifactTree> {
     let mut tree = match dir.is_file() {
-        true => tree_read::archive(dir, digests)?,
+        true => {
+            monitor.at(&dir.display().to_string());
+            tree_read::archive(dir, digests, monitor)?
+        }
         false => tree_read::directory(dir)?,
     };
     let manifest_name = TreePath::new(MANIFEST).expect("a plain name");
@@ -106,66 +143,129 @@ fn artifact(dir: &Path, name: ArtifactName, digests: bool) -> Result<ArtifactTre
 
 /// Reads all artifacts in the directory `parent`, directories and archives, sorted by name. One that
 /// is not called like an artifact is a fault: leaving it out would lose files. Other files and names
-/// that begin with a dot are passed over.
-pub fn read_artifacts(parent: &Path, jobs: &Jobs) -> Result<Vec<ArtifactTree>> {
-    artifacts(parent, jobs, false)
+/// that begin with a dot are passed over ([`super::passed_over`]).
+pub fn read_artifacts(
+    parent: &Path,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Vec<ArtifactTree>> {
+    all(read_each(parent, jobs, monitor)?)
 }
 
-fn artifacts(parent: &Path, jobs: &Jobs, digests: bool) -> Result<Vec<ArtifactTree>> {
-    let mut faults = Vec::new();
-    let mut found: BTreeMap<String, (PathBuf, ArtifactName)> = BTreeMap::new();
-    for file_name in artifact_names(parent)? {
-        let path = parent.join(&file_name);
-        let called = file_name.to_string_lossy();
-        let called = archive_stem(&called).filter(|_| !path.is_dir()).unwrap_or(&called);
-        match ArtifactName::parse(called) {
-            Err(e) => faults.push(
-                Error::failed("is not called like an artifact").at(path).because(e).hint(
-                    "rename it, or move it out of the shard: what is no artifact cannot be packaged",
-                ),
-            ),
-            Ok(name) => match found.get(called) {
-                Some((other, _)) => faults.push(
-                    Error::failed(format!("is the artifact {called}, as is {}", other.display()))
-                        .at(path)
-                        .hint("leave one of them out: an artifact is a directory or one archive"),
-                ),
-                None => {
-                    found.insert(called.to_owned(), (path, name));
-                }
-            },
-        }
-    }
-    let found: Vec<_> = found.into_values().collect();
-    let read = jobs.drive(&found, |(path, name)| artifact(path, name.clone(), digests));
+/// Reads the artifacts in `parent` as [`read_artifacts`] does, each for itself: its name, and the
+/// artifact or its faults. Fails as a whole where the directory cannot be read or has none in it.
+pub fn read_each(
+    parent: &Path,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Vec<(String, Result<ArtifactTree>)>> {
+    let found = Found::look(parent)?;
+    let phase = Phase::begin(found.paths(), monitor);
+    let read = found.read(false, jobs, monitor);
+    phase.end();
+    Ok(read)
+}
+
+/// What an artifact is called, and how reading it went.
+type Outcome = (String, Result<ArtifactTree>);
+
+/// All of the artifacts, or all of their faults.
+fn all(read: Vec<Outcome>) -> Result<Vec<ArtifactTree>> {
     let mut artifacts = Vec::new();
-    for read in read {
+    let mut faults = Vec::new();
+    for (_, read) in read {
         match read {
             Ok(artifact) => artifacts.push(artifact),
             Err(e) => faults.extend(e.into_vec()),
         }
     }
-    if artifacts.is_empty() && faults.is_empty() {
-        faults.push(Error::failed("has no artifact in it").at(parent).hint(
-            "expected directories called artifact_component_target, as blas_lib_gfx110X-dgpu, or \
-             archives, as blas_lib_gfx110X-dgpu.tar.zst",
-        ));
-    }
     Errors::check(artifacts, faults)
 }
 
+/// What artifacts there are in a directory, by what they are called.
+#[derive(Default)]
+struct Found {
+    artifacts: BTreeMap<String, (PathBuf, ArtifactName)>,
+    /// Those that cannot be read.
+    faults: BTreeMap<String, Vec<Error>>,
+}
+
+impl Found {
+    fn look(parent: &Path) -> Result<Self> {
+        let mut found = Self::default();
+        for file_name in Folder::of_artifacts(parent)?.wanted {
+            let path = parent.join(&file_name);
+            let called = file_name.to_string_lossy();
+            let called = archive_stem(&called).filter(|_| !path.is_dir()).unwrap_or(&called);
+            let fault = match (ArtifactName::parse(called), found.artifacts.get(called)) {
+                (Err(e), _) => {
+                    Error::failed("is not called like an artifact").at(path).because(e).hint(
+                        "rename it, or move it out of the shard: what is no artifact cannot be \
+                         packaged",
+                    )
+                }
+                (Ok(_), Some((other, _))) => {
+                    Error::failed(format!("is the artifact {called}, as is {}", other.display()))
+                        .at(path)
+                        .hint("leave one of them out: an artifact is a directory or one archive")
+                }
+                (Ok(name), None) => {
+                    found.artifacts.insert(called.to_owned(), (path, name));
+                    continue;
+                }
+            };
+            found.faults.entry(called.to_owned()).or_default().push(fault);
+        }
+        found.artifacts.retain(|called, _| !found.faults.contains_key(called));
+        if found.artifacts.is_empty() && found.faults.is_empty() {
+            return Err(Error::failed("has no artifact in it")
+                .at(parent)
+                .hint(
+                    "expected directories called artifact_component_target, as \
+                     blas_lib_gfx110X-dgpu, or archives, as blas_lib_gfx110X-dgpu.tar.zst",
+                )
+                .into());
+        }
+        Ok(found)
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.artifacts.values().map(|(path, _)| path.as_path())
+    }
+
+    fn read(self, digests: bool, jobs: &Jobs, monitor: &dyn Monitor) -> Vec<Outcome> {
+        let artifacts: Vec<_> = self.artifacts.into_iter().collect();
+        let read = jobs
+            .drive(&artifacts, |(_, (path, name))| artifact(path, name.clone(), digests, monitor));
+        let called = artifacts.into_iter().map(|(called, _)| called);
+        let mut outcomes: Vec<Outcome> = called.zip(read).collect();
+        let failed = self.faults.into_iter();
+        outcomes.extend(failed.filter_map(|(called, faults)| {
+            Errors::check((), faults).err().map(|faults| (called, Err(faults)))
+        }));
+        outcomes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        outcomes
+    }
+}
+
 /// Reads the artifacts in the directory `dir` as a shard; see [`read_shards`].
-pub fn read_shard(dir: &Path, jobs: &Jobs) -> Result<Shard> {
-    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
-    Ok(Shard { name, artifacts: artifacts(dir, jobs, true)? })
+pub fn read_shard(dir: &Path, jobs: &Jobs, monitor: &dyn Monitor) -> Result<Shard> {
+    let found = Found::look(dir)?;
+    let phase = Phase::begin(found.paths(), monitor);
+    let artifacts = all(found.read(true, jobs, monitor));
+    phase.end();
+    Ok(Shard { name: shard_name(dir), artifacts: artifacts? })
+}
+
+fn shard_name(dir: &Path) -> String {
+    dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Reads all shards in the directory `parent`, sorted by name. Of what is in archives, the digests
-/// are known, so that shards can be compared.
-pub fn read_shards(parent: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
-    let mut shards = Vec::new();
-    let mut faults = Vec::new();
-    let directories = names(parent, Path::is_dir)?;
+/// are known, so that shards can be compared. What is no directory or begins with a dot is passed over
+/// ([`super::passed_over_in_shards`]).
+pub fn read_shards(parent: &Path, jobs: &Jobs, monitor: &dyn Monitor) -> Result<Vec<Shard>> {
+    let directories = Folder::of_shards(parent)?.wanted;
     let is_artifact = |name: &OsString| ArtifactName::parse(&name.to_string_lossy()).is_ok();
     if directories.iter().any(is_artifact) {
         return Err(Error::usage("is a shard, not a directory of shards: it has artifacts in it")
@@ -173,12 +273,22 @@ pub fn read_shards(parent: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
             .hint("name the directory that the shards are in")
             .into());
     }
-    for name in directories {
-        match read_shard(&parent.join(&name), jobs) {
-            Ok(shard) => shards.push(shard),
+    let found: Vec<(PathBuf, Result<Found>)> = directories
+        .iter()
+        .map(|name| parent.join(name))
+        .map(|dir| (dir.clone(), Found::look(&dir)))
+        .collect();
+    let mut shards = Vec::new();
+    let mut faults = Vec::new();
+    let paths = found.iter().flat_map(|(_, found)| found.iter().flat_map(Found::paths));
+    let phase = Phase::begin(paths, monitor);
+    for (dir, found) in found {
+        match found.and_then(|found| all(found.read(true, jobs, monitor))) {
+            Ok(artifacts) => shards.push(Shard { name: shard_name(&dir), artifacts }),
             Err(e) => faults.extend(e.into_vec()),
         }
     }
+    phase.end();
     if shards.is_empty() && faults.is_empty() {
         faults.push(
             Error::failed("has no shard in it")
@@ -187,31 +297,4 @@ pub fn read_shards(parent: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
         );
     }
     Errors::check(shards, faults)
-}
-
-/// The names of the directories and archives in `parent`, sorted; hidden ones are left out.
-fn artifact_names(parent: &Path) -> Result<Vec<OsString>> {
-    names(parent, |path| {
-        let archive = path.file_name().and_then(|name| archive_stem(name.to_str()?));
-        path.is_dir() || archive.is_some() && path.is_file()
-    })
-}
-
-/// The names in `parent` that are wanted, sorted; hidden ones are left out.
-fn names(parent: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<OsString>> {
-    let listed = fs::read_dir(parent).and_then(|listing| {
-        let mut names = Vec::new();
-        for entry in listing {
-            let entry = entry?;
-            let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-            // A link to a directory counts: shards are often laid together by links.
-            if !hidden && wanted(&entry.path()) {
-                names.push(entry.file_name());
-            }
-        }
-        Ok(names)
-    });
-    let mut names = listed.map_err(|e| Error::io("cannot read the directory", parent, e))?;
-    names.sort();
-    Ok(names)
 }

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{read_json, unique_keys};
-use crate::artifact::GENERIC;
+use crate::artifact::{GENERIC, shared_family};
 use crate::error::{Error, Errors, Result};
-use crate::target::TargetId;
+use crate::target::{Family, TargetId};
 
 /// Which ISAs are packaged together, and how strict recombining is.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -49,6 +49,10 @@ pub struct Group {
 pub struct Validation {
     /// Two shards have different device code for one component and ISA.
     pub error_on_duplicate_device_code: bool,
+    /// Two shards have the same device code for one component and ISA, so that one of them built it
+    /// for nothing. Off, it is a note.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub error_on_identical_device_code: bool,
     /// The generic trees of the shards differ.
     pub verify_generic_artifacts_match: bool,
     /// A component has no code for an ISA of a group.
@@ -75,6 +79,7 @@ impl Default for Validation {
     fn default() -> Self {
         Self {
             error_on_duplicate_device_code: true,
+            error_on_identical_device_code: false,
             verify_generic_artifacts_match: false,
             error_on_missing_architecture: false,
             allowed_generic_differences: Vec::new(),
@@ -137,6 +142,16 @@ impl PackagingConfig {
         };
         find(&isa.to_string()).or_else(|| find(isa.processor()))
     }
+
+    /// The groups of a component that have ISAs of a family, sorted: those whose users need its files.
+    pub fn groups_with(&self, component: &str, family: &Family) -> Vec<&str> {
+        let runs = |isa: &String| isa.parse().is_ok_and(|isa| family.runs(&isa));
+        let groups = self.groups_of(component).iter();
+        groups
+            .filter(|(_, group)| group.architectures.iter().any(runs))
+            .map(|(name, _)| name.as_str())
+            .collect()
+    }
 }
 
 fn group_faults(context: &str, groups: &BTreeMap<String, Group>) -> Vec<Error> {
@@ -162,6 +177,14 @@ fn group_faults(context: &str, groups: &BTreeMap<String, Group>) -> Vec<Error> {
             fault(
                 format!("`{name}` cannot be a group name"),
                 "it becomes part of package names: letters, digits, `.`, `+` and `-`, and not `generic`",
+            );
+        }
+        if let Some(family) = shared_family(&name.to_ascii_lowercase()) {
+            fault(
+                format!("`{name}` cannot be a group name"),
+                &format!(
+                    "files for {family} that several groups share are called so: rename the group"
+                ),
             );
         }
         if group.architectures.is_empty() {

@@ -16,7 +16,9 @@ pub use groups::{ComponentOverride, Group, PackagingConfig, Validation};
 pub use kinds::{
     Alternative, FileKind, Follower, LinkerPath, LinkerPathRelation, LintianOverride, PackageOf,
 };
-pub use packages::{Contents, DebRelations, Defaults, Definition, PackagesConfig, RpmRelations};
+pub use packages::{
+    Contents, DebRelations, Defaults, Definition, External, Externals, PackagesConfig, RpmRelations,
+};
 
 use crate::error::{Error, Result};
 

@@ -1,6 +1,6 @@
 //! The packages file: which artifacts' files make which package.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use globset::Glob;
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kinds::{Alternative, FileKind, LinkerPath, LintianOverride};
-use super::read_json;
+use super::{read_json, unique_keys};
 use crate::artifact::COMPONENTS;
 use crate::error::{Error, Errors, Result};
 use crate::tree::TreePath;
@@ -26,6 +26,53 @@ pub struct PackagesConfig {
     /// libraries outside `/usr/lib` by their RUNPATH alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linker_path: Option<LinkerPath>,
+    /// Libraries that the packages need and do not have, by SONAME or by a glob over SONAMEs: whom to
+    /// ask for them. `null` asks for nothing.
+    #[serde(default, skip_serializing_if = "Externals::is_empty")]
+    pub externals: Externals,
+}
+
+/// Whom to ask for libraries that the packages do not have.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Externals(#[serde(deserialize_with = "unique_keys")] BTreeMap<String, Option<External>>);
+
+/// Whom to ask for a library, in each format. What is left out is found as for any other library: by the
+/// distribution's table in a `.deb`, as the library's capability in an `.rpm`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct External {
+    /// A relation as a control file writes it, `libfoo1 (>= 1.2)`; empty for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deb: Option<String>,
+    /// A relation as a spec file writes it, `libfoo >= 1.2`; empty for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpm: Option<String>,
+}
+
+impl Externals {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is said of a library: the entry of its SONAME, else of the longest glob that it matches, where
+    /// there is one. `None` in it asks for nothing.
+    pub fn of(&self, soname: &str) -> Option<&Option<External>> {
+        self.0.get(soname).or_else(|| {
+            let matching = self.0.iter().filter(|(glob, _)| {
+                Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(soname))
+            });
+            matching.max_by_key(|(glob, _)| glob.len()).map(|(_, entry)| entry)
+        })
+    }
+
+    fn faults(&self) -> impl Iterator<Item = Error> {
+        self.0.keys().filter_map(|glob| {
+            let e = Glob::new(glob).err()?;
+            Some(Error::usage(format!("`externals`: {e}")))
+        })
+    }
 }
 
 /// Fields that are the same in most packages.
@@ -188,7 +235,12 @@ impl PackagesConfig {
                 ..Definition::default()
             })
             .collect();
-        Self { defaults: Defaults::default(), packages, linker_path: None }
+        Self {
+            defaults: Defaults::default(),
+            packages,
+            externals: Externals::default(),
+            linker_path: None,
+        }
     }
 
     fn faults(&self) -> Vec<Error> {
@@ -197,6 +249,7 @@ impl PackagesConfig {
         if self.packages.is_empty() {
             faults.push(Error::usage("defines no package").hint("add a definition to `packages`"));
         }
+        faults.extend(self.externals.faults());
         for definition in &self.packages {
             let name = &definition.name;
             faults.extend(name_fault(name));

@@ -147,6 +147,7 @@ mod tests {
             isas: total.clone(),
             found: Vec::new(),
             notes: Vec::new(),
+            passed_over: Vec::new(),
         };
         Report { paths: vec![path], total }
     }

@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::artifact::{
-    ArtifactName, ArtifactTree, MANIFEST, archive_stem, read_artifact, read_artifacts, read_shards,
+    ArtifactName, ArtifactTree, MANIFEST, archive_stem, passed_over, passed_over_in_shards,
+    read_artifact, read_artifacts, read_shards,
 };
 use crate::database::Databases;
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
+use crate::progress::Monitor;
 use crate::tree;
 
 pub use draft::{Draft, draft_config, write_config};
@@ -100,6 +102,8 @@ pub struct PathReport {
     pub found: Vec<Found>,
     /// What looks as if it might have device code that cannot be told.
     pub notes: Vec<String>,
+    /// What beside the artifacts or shards was not looked at, sorted, relative to the path.
+    pub passed_over: Vec<String>,
 }
 
 /// What all paths hold.
@@ -112,11 +116,17 @@ pub struct Report {
 }
 
 /// Looks through `paths`. All faults in them are reported; nothing is written.
-pub fn discover(paths: &[PathBuf], databases: &Databases, jobs: &Jobs) -> Result<Report> {
+/// `monitor` is told how far archives have been read.
+pub fn discover(
+    paths: &[PathBuf],
+    databases: &Databases,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Report> {
     let mut reports = Vec::new();
     let mut faults = Vec::new();
     for path in paths {
-        match one(path, databases, jobs) {
+        match one(path, databases, jobs, monitor) {
             Ok(report) => reports.push(report),
             Err(errors) => faults.extend(errors.into_vec()),
         }
@@ -135,10 +145,16 @@ struct Root {
     tree: ArtifactTree,
 }
 
-fn one(path: &Path, databases: &Databases, jobs: &Jobs) -> Result<PathReport> {
+fn one(
+    path: &Path,
+    databases: &Databases,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<PathReport> {
     let kind = look(path)?;
     let mut roots = Vec::new();
     let mut shards = Vec::new();
+    let mut passed = Vec::new();
     let mut add = |shard: Option<&str>, artifact: ArtifactTree| {
         let name = Some(artifact.name.to_string());
         roots.push(Root { shard: shard.map(str::to_owned), artifact: name, tree: artifact });
@@ -150,18 +166,21 @@ fn one(path: &Path, databases: &Databases, jobs: &Jobs) -> Result<PathReport> {
             let called = archive_stem(&called).map(str::to_owned).unwrap_or(called);
             // A name that is none is no fault here: nothing depends on it.
             let name = ArtifactName::parse(&called).ok();
-            let artifact = read_artifact(path, name.clone().unwrap_or_else(unnamed))?;
+            let artifact = read_artifact(path, name.clone().unwrap_or_else(unnamed), monitor)?;
             let artifact_name = name.map_or(called, |name| name.to_string());
             roots.push(Root { shard: None, artifact: Some(artifact_name), tree: artifact });
             let parent = path.canonicalize().ok().and_then(|path| path.parent().map(own_name));
             shards.extend(parent.filter(|name| !name.is_empty()));
         }
         PathKind::Artifacts => {
-            read_artifacts(path, jobs)?.into_iter().for_each(|artifact| add(None, artifact));
+            let artifacts = read_artifacts(path, jobs, monitor)?;
+            artifacts.into_iter().for_each(|artifact| add(None, artifact));
+            passed = passed_over(path)?;
             shards.push(own_name(path));
         }
         PathKind::Shards => {
-            for shard in read_shards(path, jobs)? {
+            passed = passed_over_in_shards(path)?;
+            for shard in read_shards(path, jobs, monitor)? {
                 shard.artifacts.into_iter().for_each(|a| add(Some(&shard.name), a));
                 shards.push(shard.name);
             }
@@ -172,7 +191,9 @@ fn one(path: &Path, databases: &Databases, jobs: &Jobs) -> Result<PathReport> {
             roots.push(Root { shard: None, artifact: None, tree });
         }
     }
-    scan::roots(path, kind, shards, &roots, databases, jobs)
+    let mut report = scan::roots(path, kind, shards, &roots, databases, jobs)?;
+    report.passed_over = passed.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    Ok(report)
 }
 
 /// A stand-in where no artifact's name is known; it is never shown.

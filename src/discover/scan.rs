@@ -63,6 +63,7 @@ pub(super) fn file(path: &Path) -> Result<PathReport> {
         isas: seen.isas.clone(),
         found: Vec::new(),
         notes: seen.note.map(|note| format!("{name} {note}")).into_iter().collect(),
+        passed_over: Vec::new(),
     };
     report.found = found(&seen, None, None, &name).collect();
     Ok(report)
@@ -102,6 +103,7 @@ pub(super) fn roots(
         isas: BTreeMap::new(),
         found: Vec::new(),
         notes: Vec::new(),
+        passed_over: Vec::new(),
     };
     // Files whose content says what they are, with the places of their roots.
     let mut items: Vec<(usize, &TreePath, &Arc<InputFile>)> = Vec::new();

@@ -51,6 +51,9 @@ const MAX_ENTRIES: u64 = 1 << 16;
 /// The longest name that is read.
 const MAX_NAME: u64 = 1 << 16;
 
+/// The names of needed libraries together, since many entries can point at one.
+const MAX_NEEDED: u64 = 1 << 20;
+
 /// The dynamic section of a file.
 #[derive(Debug, Clone, Default)]
 pub struct Dynamic {
@@ -82,11 +85,19 @@ impl Dynamic {
         let soname = one(&soname, "DT_SONAME")?;
         let rpath = one(&rpath, "DT_RPATH")?;
         let runpath = one(&runpath, "DT_RUNPATH")?;
-        let needed = needed
-            .iter()
-            .map(|&at| dynamic.name(r, image, "DT_NEEDED", at))
-            .collect::<Result<_, _>>()?;
-        (dynamic.soname, dynamic.needed) = (soname, needed);
+        let mut libraries = Vec::new();
+        let mut bytes = 0;
+        for at in needed {
+            let name = dynamic.name(r, image, "DT_NEEDED", at)?;
+            bytes += name.len() as u64;
+            if bytes > MAX_NEEDED {
+                let expected = format!("at most {MAX_NEEDED:#x}");
+                let field = "the size of all DT_NEEDED names";
+                return Err(ElfError::field(field, dynamic.offset, bytes, expected));
+            }
+            libraries.push(name);
+        }
+        (dynamic.soname, dynamic.needed) = (soname, libraries);
         (dynamic.rpath, dynamic.runpath) = (rpath, runpath);
         Ok(dynamic)
     }

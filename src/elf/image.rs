@@ -45,6 +45,7 @@ pub(crate) const SHT_PROGBITS: u32 = 1;
 pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_HASH: u32 = 5;
+pub(crate) const SHT_DYNAMIC: u32 = 6;
 pub(crate) const SHT_NOTE: u32 = 7;
 pub(crate) const SHT_NOBITS: u32 = 8;
 pub(crate) const SHT_REL: u32 = 9;

@@ -6,6 +6,7 @@
 //!
 //! - [`image`]: headers, segments, sections, and [`probe`], which says what a file is;
 //! - [`dynamic`]: the dynamic section: SONAME, NEEDED, RPATH;
+//! - [`needs`]: that, symbol versions and undefined symbols: what relations of packages are made of;
 //! - [`mod@pointer`]: the address that the loader will leave in a word, and the relocation that says so;
 //! - [`mod@convert`]: device code out, marker in, as a list of [`Piece`]s of the new file;
 //! - [`ar`]: whether a static archive has device code;
@@ -20,6 +21,7 @@ pub mod dynamic;
 mod edit;
 pub mod image;
 mod layout;
+pub mod needs;
 pub mod pointer;
 #[cfg(test)]
 #[allow(clippy::cast_possible_truncation, reason = "the files of the tests are small")]
@@ -30,6 +32,7 @@ pub use build_id::build_id;
 pub use convert::{Conversion, ConvertError, convert};
 pub use dynamic::Dynamic;
 pub use image::{Image, Kind, Section, Segment, State, probe};
+pub use needs::Needs;
 pub use verify::{Marker, marker, problems};
 
 use std::fmt::{Display, LowerHex};

@@ -16,10 +16,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Read};
 
-use md5::{Digest, Md5};
-
 use crate::fatbin::ccob::{self, CcobHeader};
 pub use crate::fatbin::error::BundleError;
+use crate::fatbin::hashing::Hashing;
 use crate::read_at::{Cursor, ReadAt};
 use crate::target::TargetId;
 
@@ -179,7 +178,8 @@ impl Bundle {
         let fail = |source| BundleError::Decompress { offset: self.offset, source };
         let inner = header.decoder(r, self.offset).map_err(fail)?;
         let claimed = header.uncompressed_size;
-        let mut stream = HashingReader { inner, md5: Md5::new(), position: 0, limit: claimed };
+        let md5 = Hashing::new(claimed);
+        let mut stream = HashingReader { inner, md5, position: 0, limit: claimed };
         for entry in entries {
             let gap = entry.offset.saturating_sub(stream.position);
             skip(&mut stream, gap).map_err(fail)?;
@@ -195,7 +195,7 @@ impl Bundle {
             return Err(BundleError::ActualSize { claimed, actual: stream.position }.into());
         }
         let mut found = [0; 8];
-        found.copy_from_slice(&stream.md5.finalize()[..8]);
+        found.copy_from_slice(&stream.md5.finish()[..8]);
         if found != header.hash {
             return Err(BundleError::Hash { found, expected: header.hash }.into());
         }
@@ -246,7 +246,7 @@ impl Read for EntryReader<'_> {
 /// Hashes what passes, up to one byte after the claimed size.
 struct HashingReader<'r> {
     inner: Box<dyn Read + Send + 'r>,
-    md5: Md5,
+    md5: Hashing,
     position: u64,
     limit: u64,
 }
@@ -396,6 +396,8 @@ impl Fields<'_> {
 
 #[cfg(test)]
 mod tests {
+    use md5::{Digest, Md5};
+
     use super::*;
 
     /// A bundle with those entries: id, offset, size.

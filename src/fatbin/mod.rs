@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod ccob;
 pub mod code_object;
 mod error;
+mod hashing;
 mod sequence;
 pub mod wrapper;
 

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::package::{FileReport, PackageReport, Script};
-use super::{Input, Magic, deb, rpm};
+use super::{FileReport, Input, Magic, PackageReport, Script, read_deb, read_rpm};
 use crate::error::{Error, Result};
 use crate::kpack::reader::{Archive, Entry};
 
@@ -71,8 +70,8 @@ pub fn diff(a: &Path, b: &Path) -> Result<Difference> {
     let (input_a, input_b) = (Input::open(a)?, Input::open(b)?);
     let (magic_a, magic_b) = (input_a.magic()?, input_b.magic()?);
     let mut difference = match (magic_a, magic_b) {
-        (Magic::Ar, Magic::Ar) => packages("deb", &deb::read(&input_a)?, &deb::read(&input_b)?),
-        (Magic::Rpm, Magic::Rpm) => packages("rpm", &rpm::read(&input_a)?, &rpm::read(&input_b)?),
+        (Magic::Ar, Magic::Ar) => packages("deb", &read_deb(&input_a)?, &read_deb(&input_b)?),
+        (Magic::Rpm, Magic::Rpm) => packages("rpm", &read_rpm(&input_a)?, &read_rpm(&input_b)?),
         (Magic::Kpack, Magic::Kpack) => archives(&input_a, &input_b)?,
         _ => {
             let names = (name(magic_a), name(magic_b));

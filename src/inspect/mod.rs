@@ -6,15 +6,9 @@
 //! whatever holds some, and [`diff()`] says what differs between two packages or two archives.
 
 mod code;
-mod deb;
 mod diff;
-mod error;
 mod extract;
-mod package;
 mod program;
-mod rpm;
-mod rpm_header;
-mod tar;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,16 +21,16 @@ use crate::error::{Error, Errors, Result};
 use crate::fatbin::bundle::is_bundle;
 use crate::fatbin::code_object::CodeObjectHeader;
 use crate::kpack::kpm::Kpm;
+use crate::package::read::{Ignore, deb, rpm};
 use crate::read_at::{Cursor, OpenFile, ReadAt};
 
+pub use crate::package::read::{FileReport, Member, PackageError, PackageReport, Script};
 pub use code::{
     BundleReport, BundlesReport, CodeObjectReport, EntryReport, KernelReport, KpackReport,
 };
 pub use diff::{Change, Difference, FileChange, ListChange, diff};
-pub use error::PackageError;
 pub use extract::{ExtractOptions, Extracted, Extraction, extract};
-pub use package::{FileReport, Member, PackageReport, Script};
-pub use program::{IsaReport, MarkerReport, ProgramReport, WrapperReport};
+pub use program::{DebDepends, IsaReport, MarkerReport, ProgramReport, Relations, WrapperReport};
 
 const EM_AMDGPU: u16 = 224;
 /// An artifact manifest has some dozens of lines.
@@ -175,8 +169,8 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
         Magic::Kpack => Content::Kpack(code::kpack(&input)?),
         Magic::Bundle => Content::Bundle(code::bundles(&input)?),
         Magic::Elf => elf_content(&input)?,
-        Magic::Ar => Content::Deb(Box::new(deb::read(&input)?)),
-        Magic::Rpm => Content::Rpm(Box::new(rpm::read(&input)?)),
+        Magic::Ar => Content::Deb(Box::new(read_deb(&input)?)),
+        Magic::Rpm => Content::Rpm(Box::new(read_rpm(&input)?)),
         Magic::Map => {
             let stream = Cursor::new(&input.file, 0, input.file.len());
             Content::Kpm(Kpm::read(stream).map_err(|e| input.damaged(".kpm manifest", e))?)
@@ -186,10 +180,26 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
     Ok(Inspection { path: path.to_owned(), size: input.file.len(), content })
 }
 
+fn read_deb(input: &Input) -> Result<PackageReport, Error> {
+    let members = deb::members(&input.file).map_err(|e| input.damaged("ar archive", e))?;
+    if !deb::is_package(&members) {
+        return Err(Error::failed("is an ar archive, and no .deb package").at(&input.path).hint(
+            "the first member of a .deb is `debian-binary`; static libraries are left alone",
+        ));
+    }
+    deb::read(&input.file, members, &mut Ignore).map_err(|e| input.damaged(".deb package", e))
+}
+
+/// Without its payload.
+fn read_rpm(input: &Input) -> Result<PackageReport, Error> {
+    rpm::read(&input.file).map_err(|e| input.damaged(".rpm package", e))
+}
+
 fn elf_content(input: &Input) -> Result<Content, Error> {
     match elf::probe(&input.file).map_err(|e| input.damaged("ELF file", e))? {
         elf::Kind::Program(image) => {
-            Ok(Content::Program(Box::new(program::report(&input.file, &image))))
+            let name = input.path.file_name().unwrap_or_default().to_string_lossy();
+            Ok(Content::Program(Box::new(program::report(&input.file, &image, &name))))
         }
         elf::Kind::Relocatable { fat } => Ok(Content::Object { fat }),
         elf::Kind::Other { class: 2, data: 1, machine: EM_AMDGPU, .. } => {

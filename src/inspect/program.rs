@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::code::{self, BundleReport};
 use crate::elf::image::{ET_EXEC, PT_INTERP};
-use crate::elf::{self, Dynamic, Image, State};
+use crate::elf::{self, Dynamic, Image, Needs, State};
 use crate::fatbin::FatBinary;
 use crate::fatbin::wrapper::{self, Magic};
 use crate::kpack::marker::{Marker, ParsedMarker};
+use crate::package::elfdeps::{self, Distro};
 use crate::read_at::ReadAt;
 
 /// A program or shared library.
@@ -29,6 +30,8 @@ pub struct ProgramReport {
     pub rpath: Option<String>,
     /// The same, in the newer tag.
     pub runpath: Option<String>,
+    /// What packages that hold it have relations from.
+    pub relations: Relations,
     /// What it registers with the runtime, in order.
     pub wrappers: Vec<WrapperReport>,
     /// The bundles that the wrappers point at, by place.
@@ -39,6 +42,26 @@ pub struct ProgramReport {
     pub marker: Option<MarkerReport>,
     /// What is wrong with the file.
     pub problems: Vec<String>,
+}
+
+/// The relations that follow from what a program asks of the loader, where nothing else is in the set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Relations {
+    /// What an `.rpm` with it provides.
+    pub rpm_provides: Vec<String>,
+    /// What an `.rpm` with it requires.
+    pub rpm_requires: Vec<String>,
+    /// What a `.deb` with it depends on, by distribution.
+    pub deb_depends: BTreeMap<&'static str, DebDepends>,
+}
+
+/// What a `.deb` for one distribution depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DebDepends {
+    /// Relations to packages of the distribution.
+    pub depends: Vec<String>,
+    /// The libraries that the distribution does not have, or not in the versions that are needed.
+    pub unknown: Vec<String>,
 }
 
 /// What there is for one ISA.
@@ -80,8 +103,8 @@ pub struct MarkerReport {
     pub search_paths: Vec<String>,
 }
 
-/// Looks at a program. What is damaged is told in the report, beside what is not.
-pub(super) fn report(r: &dyn ReadAt, image: &Image) -> ProgramReport {
+/// Looks at a program. What is damaged is told in the report, beside what is not. `file_name` is its name.
+pub(super) fn report(r: &dyn ReadAt, image: &Image, file_name: &str) -> ProgramReport {
     let interpreted = image.segments.iter().any(|segment| segment.p_type == PT_INTERP);
     let mut report = ProgramReport {
         kind: match image.e_type {
@@ -104,6 +127,10 @@ pub(super) fn report(r: &dyn ReadAt, image: &Image) -> ProgramReport {
         report.rpath = dynamic.rpath;
         report.runpath = dynamic.runpath;
     }
+    match Needs::read(r, image) {
+        Ok(needs) => report.relations = relations(&needs, file_name),
+        Err(e) => problems.push(chain(&e)),
+    }
     match image.state() {
         State::Converted => converted(r, image, &mut report, &mut problems),
         State::Fat => fat(r, image, &mut report, &mut problems),
@@ -113,6 +140,27 @@ pub(super) fn report(r: &dyn ReadAt, image: &Image) -> ProgramReport {
     problems.retain(|problem| seen.insert(problem.clone()));
     report.problems = problems;
     report
+}
+
+fn relations(needs: &Needs, file_name: &str) -> Relations {
+    let deb = |distro: Distro| {
+        let mut relations = elfdeps::DebDepends::default();
+        let mut unknown = Vec::new();
+        for soname in &needs.needed {
+            match distro.table().relate(soname, needs, &mut relations) {
+                Some(missing) => {
+                    unknown.extend(missing.iter().map(|version| format!("{soname} ({version})")));
+                }
+                None => unknown.push(soname.clone()),
+            }
+        }
+        (distro.as_str(), DebDepends { depends: relations.list(), unknown })
+    };
+    Relations {
+        rpm_provides: elfdeps::rpm::provides(needs, file_name).into_iter().collect(),
+        rpm_requires: elfdeps::rpm::requires(needs, true).into_iter().collect(),
+        deb_depends: Distro::ALL.into_iter().map(deb).collect(),
+    }
 }
 
 fn wrappers(list: &[(&wrapper::Wrapper, Option<u64>)]) -> Vec<WrapperReport> {

@@ -285,8 +285,9 @@ impl<W: Write + Seek> Writer<W> {
 pub struct FrameCompressor {
     level: i32,
     bulk: zstd::bulk::Compressor<'static>,
-    /// Input of the objects that are held, kept for the next one.
+    /// Input and frame of the objects that are held, kept for the next one.
     input: Vec<u8>,
+    output: Vec<u8>,
 }
 
 impl FrameCompressor {
@@ -295,41 +296,46 @@ impl FrameCompressor {
         let mut bulk = zstd::bulk::Compressor::new(level)?;
         bulk.set_parameter(zstd_safe::CParameter::ChecksumFlag(true))?;
         bulk.set_parameter(zstd_safe::CParameter::ContentSizeFlag(true))?;
-        Ok(Self { level, bulk, input: Vec::new() })
+        Ok(Self { level, bulk, input: Vec::new(), output: Vec::new() })
     }
 
-    /// [`Self::compress_into`] with a frame of its own.
-    pub fn compress(&mut self, stream: impl Read, size: u64) -> io::Result<Vec<u8>> {
-        let mut frame = Vec::new();
-        self.compress_into(stream, size, &mut frame)?;
-        Ok(frame)
-    }
-
-    /// Compresses the `size` bytes that the stream gives to one frame, in place of what `frame` holds.
-    /// Fails with `InvalidData` where it gives more, with `UnexpectedEof` where it gives less. An
-    /// object over [`STREAM_OVER`] is never in memory whole; its frame is.
-    pub fn compress_into(
-        &mut self,
-        mut stream: impl Read,
-        size: u64,
-        frame: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        frame.clear();
+    /// Compresses the `size` bytes that the stream gives to one frame. Fails with `InvalidData` where it
+    /// gives more, with `UnexpectedEof` where it gives less. An object over [`STREAM_OVER`] is never in
+    /// memory whole; its frame is.
+    pub fn compress(&mut self, mut stream: impl Read, size: u64) -> io::Result<Vec<u8>> {
         if size <= STREAM_OVER {
             let input = read_exactly(&mut stream, size, &mut self.input)?;
-            frame.reserve(zstd_safe::compress_bound(input.len()));
-            self.bulk.compress_to_buffer(input, frame)?;
-            return Ok(());
+            return bulk(&mut self.bulk, input, &mut self.output);
         }
-        let mut encoder = zstd::stream::write::Encoder::new(std::mem::take(frame), self.level)?;
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), self.level)?;
         encoder.include_checksum(true)?;
         encoder.include_contentsize(true)?;
         encoder.set_pledged_src_size(Some(size))?;
         let copied = io::copy(&mut stream.by_ref().take(size), &mut encoder)?;
         check_end(&mut stream, copied, size)?;
-        *frame = encoder.finish()?;
-        Ok(())
+        encoder.finish()
     }
+
+    /// Compresses an object that is in memory to the frame that [`Self::compress`] would make.
+    pub fn compress_held(&mut self, object: &[u8]) -> io::Result<Vec<u8>> {
+        if object.len() as u64 > STREAM_OVER {
+            return self.compress(object, object.len() as u64);
+        }
+        bulk(&mut self.bulk, object, &mut self.output)
+    }
+}
+
+/// Compresses to a buffer with room for the worst, of which the frame is a copy: a frame waits for its
+/// turn, and should not hold more than it needs.
+fn bulk(
+    compressor: &mut zstd::bulk::Compressor<'static>,
+    input: &[u8],
+    output: &mut Vec<u8>,
+) -> io::Result<Vec<u8>> {
+    output.clear();
+    output.reserve(zstd_safe::compress_bound(input.len()));
+    compressor.compress_to_buffer(input, output)?;
+    Ok(output.as_slice().to_vec())
 }
 
 /// Reads the `size` bytes of a stream, at most [`STREAM_OVER`], in as few steps as it gives them, to the

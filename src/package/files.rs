@@ -108,12 +108,16 @@ pub(super) fn members<'a>(
                 }
             }
         };
-        if let (Format::Deb, MemberKind::File { source, .. }) = (format, &member.kind)
-            && member.mode & 0o111 != 0
+        // Debian's policy (8.1): libraries are not executable. RPM's tools pass over those that are not.
+        let mode = match format {
+            Format::Deb => member.mode & !0o111,
+            Format::Rpm => member.mode | (member.mode & 0o444) >> 2,
+        };
+        if let MemberKind::File { source, .. } = &member.kind
+            && mode != member.mode
             && is_library(path, source)
         {
-            // Debian's policy (8.1): libraries are not executable. RPM's tools pass over those that are not.
-            member.mode &= !0o111;
+            member.mode = mode;
             modes.insert(path, member.mode);
         }
         members.push(member);
@@ -132,13 +136,18 @@ pub(super) fn work(members: &[Member<'_>]) -> u64 {
 
 /// Whether a member is a library in a directory that the dynamic linker searches by itself or because of
 /// another package of the set, or names such a directory: then its cache has to be renewed.
-pub(super) fn in_linker_path(package: &Package, path: &TreePath) -> bool {
+pub(super) fn renews_cache(package: &Package, path: &TreePath) -> bool {
     let parent = path.parent();
-    let text = parent.as_ref().and_then(TreePath::as_str).unwrap_or_default();
-    let searched = is_searched(text)
-        || parent.as_ref().is_some_and(|parent| package.linker_dirs.contains(parent));
-    (searched && is_library_name(path))
-        || (text == "etc/ld.so.conf.d" && path.file_name().ends_with(b".conf"))
+    let added = parent.as_ref().is_some_and(|parent| package.linker_dirs.contains(parent));
+    let names_directories = parent.is_some_and(|dir| dir.as_bytes() == b"etc/ld.so.conf.d");
+    ((added || in_linker_path(path)) && is_library_name(path))
+        || (names_directories && path.file_name().ends_with(b".conf"))
+}
+
+/// Whether a path is in a directory that the dynamic linker searches by itself.
+pub(super) fn in_linker_path(path: &TreePath) -> bool {
+    let parent = path.parent();
+    is_searched(parent.as_ref().and_then(TreePath::as_str).unwrap_or_default())
 }
 
 /// Whether the dynamic linker searches a directory, as `usr/lib`, without being told.

@@ -158,7 +158,7 @@ fn overrides(package: &Package) -> Result<Vec<Override>> {
             }
         }
         let MemberKind::File { source, .. } = &member.kind else { continue };
-        has_library |= is_library_name(path) && in_linker_path(package, path) && !in_added(path);
+        has_library |= is_library_name(path) && in_linker_path(path);
         if is_device_code(source) {
             // One line for a folder's files of one ending.
             let dot = text.rfind('.').filter(|dot| *dot > parent.len() + 1);

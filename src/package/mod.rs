@@ -3,13 +3,15 @@
 //! [`spec::Package`] says what a package is called, relates to, and holds; [`render`] turns it into the
 //! texts that either format carries (handlebars templates, each of which the user can replace);
 //! [`deb`] and [`rpm`] write the files, streaming: no content is held in memory, and each source is read
-//! once. The same package gives the same bytes, whatever the number of threads.
+//! once; [`read`] reads them back. The same package gives the same bytes, whatever the number of threads.
 
 pub mod compress;
 mod date;
 pub mod deb;
+pub mod elfdeps;
 mod files;
 pub mod lint;
+pub mod read;
 pub mod render;
 pub mod rpm;
 pub mod scripts;

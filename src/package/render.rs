@@ -209,7 +209,8 @@ impl Values {
             name: if deb { package.name.clone() } else { package.rpm_name().to_owned() },
             kind: package.kind.as_str(),
             group: match &package.kind {
-                super::spec::Kind::Group { group } => group.clone(),
+                super::spec::Kind::Group { group: target }
+                | super::spec::Kind::Shared { target } => target.clone(),
                 _ => String::new(),
             },
             version: package.full_version(),
@@ -231,7 +232,7 @@ impl Values {
             prefix: package.relocatable.as_ref().map_or(String::new(), |path| format!("/{path}")),
             ldconfig: package.tree.iter().any(|(path, entry)| {
                 matches!(entry.kind, EntryKind::File(_) | EntryKind::HardLink(_))
-                    && super::files::in_linker_path(package, path)
+                    && super::files::renews_cache(package, path)
             }),
             build_ids: package.build_ids.join(" "),
             alternatives: package.alternatives.clone(),

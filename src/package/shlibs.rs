@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::files::{Member, MemberKind, in_linker_path};
+use super::files::{Member, MemberKind, renews_cache};
 use super::spec::Package;
 use crate::elf::{self, Dynamic};
 use crate::read_at::ReadAt;
@@ -15,7 +15,7 @@ use crate::tree::Source;
 /// The file's text; empty where the package has no library that the linker finds by itself.
 pub(super) fn shlibs(package: &Package, members: &[Member<'_>]) -> String {
     let mut lines = BTreeSet::new();
-    for member in members.iter().filter(|member| in_linker_path(package, member.path)) {
+    for member in members.iter().filter(|member| renews_cache(package, member.path)) {
         let MemberKind::File { source, .. } = &member.kind else { continue };
         if let Some((library, version)) = soname(source).as_deref().and_then(parse) {
             let (name, package_version) = (package.deb_name(), package.full_version());

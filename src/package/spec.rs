@@ -23,6 +23,11 @@ pub enum Kind {
         /// The group as the configuration calls it, e.g. `gfx110X`.
         group: String,
     },
+    /// Device code for a family of ISAs that several groups share.
+    Shared {
+        /// What it is called behind the definition's name, e.g. `gfx11xx-shared`.
+        target: String,
+    },
     /// Relations alone.
     Meta,
     /// A package that has nothing to do with the split.
@@ -43,6 +48,7 @@ impl Kind {
         match self {
             Self::Generic => "generic",
             Self::Group { .. } => "group",
+            Self::Shared { .. } => "shared",
             Self::Meta => "meta",
             Self::Plain => "plain",
             Self::Dev => "dev",
@@ -491,7 +497,7 @@ impl fmt::Display for Format {
     }
 }
 
-fn check_name(name: &str, format: Format) -> Result<(), SpecError> {
+pub(crate) fn check_name(name: &str, format: Format) -> Result<(), SpecError> {
     let extra: &[u8] = match format {
         Format::Deb => b"+.-",
         Format::Rpm => b"+.-_~^",
@@ -527,7 +533,11 @@ pub fn check_versions(version: &str, release: &str, format: Format) -> Result<()
     Errors::check((), faults)
 }
 
-fn check_version(field: &'static str, text: &str, format: Format) -> Result<(), SpecError> {
+pub(crate) fn check_version(
+    field: &'static str,
+    text: &str,
+    format: Format,
+) -> Result<(), SpecError> {
     let extra = match format {
         Format::Deb => "+.~",
         Format::Rpm => "+.~^_",

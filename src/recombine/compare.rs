@@ -20,6 +20,8 @@ pub struct Difference {
     pub only_other: Vec<TreePath>,
     /// In both, not the same.
     pub content: Vec<TreePath>,
+    /// In both, with the same content and other modes: the first's and the other's.
+    pub modes: Vec<(TreePath, u32, u32)>,
 }
 
 /// Compares two trees' files and links.
@@ -36,8 +38,11 @@ pub fn trees(first: &Tree, other: &Tree) -> Result<Difference> {
                         _ => false,
                     },
                 };
+                let link = matches!(entry.kind, EntryKind::Symlink(_));
                 if !same {
                     difference.content.push(path.clone());
+                } else if !link && entry.mode != their.mode {
+                    difference.modes.push((path.clone(), entry.mode, their.mode));
                 }
             }
         }

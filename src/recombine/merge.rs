@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::{MadeArtifact, Report, compare};
 use crate::artifact::{ArtifactName, ArtifactTree, Shard};
+use crate::config::Validation;
 use crate::error::{Error, Errors, Result};
 use crate::kpack::kpm::Kpm;
+use crate::target::Family;
 use crate::tree::{Entry, EntryKind, KpmPlan, Source, TreePath};
 
 /// One artifact of one shard.
@@ -27,22 +29,37 @@ pub(super) struct Merge {
     from: Vec<String>,
     /// Which part gave the entries, for messages: start index of each part's label.
     givers: std::collections::BTreeMap<TreePath, usize>,
-    duplicates_are_errors: bool,
+    /// Different contents at one path are an error.
+    different_are_errors: bool,
+    /// So are the same ones.
+    same_are_errors: bool,
+    /// Paths that two parts have, the same; by the parts' labels, with whether they are a family's.
+    same: std::collections::BTreeMap<(String, String), (bool, Vec<TreePath>)>,
     faults: Vec<Error>,
     warnings: Vec<String>,
-    notes: Vec<String>,
 }
 
 impl Merge {
-    pub fn new(name: ArtifactName, duplicates_are_errors: bool) -> Self {
+    /// An artifact with device code; the configuration says what of two parts is an error.
+    pub fn new(name: ArtifactName, validation: &Validation) -> Self {
+        Self {
+            different_are_errors: validation.error_on_duplicate_device_code,
+            same_are_errors: validation.error_on_identical_device_code,
+            ..Self::generic(name)
+        }
+    }
+
+    /// An artifact with host code, whose parts have no path in common.
+    pub fn generic(name: ArtifactName) -> Self {
         Self {
             artifact: ArtifactTree::new(name),
             from: Vec::new(),
             givers: std::collections::BTreeMap::new(),
-            duplicates_are_errors,
+            different_are_errors: true,
+            same_are_errors: false,
+            same: std::collections::BTreeMap::new(),
             faults: Vec::new(),
             warnings: Vec::new(),
-            notes: Vec::new(),
         }
     }
 
@@ -101,8 +118,13 @@ impl Merge {
         };
         let both = format!("{first} and {}", part.label());
         match differs {
-            None => self.notes.push(format!("{both} both have {path}, the same")),
-            Some(how) if self.duplicates_are_errors => self.faults.push(
+            None => {
+                let labels = (first.clone(), part.label());
+                let of_family = Family::parse(&part.artifact.name.target).is_some();
+                let same = self.same.entry(labels).or_insert((of_family, Vec::new()));
+                same.1.push(path.clone());
+            }
+            Some(how) if self.different_are_errors => self.faults.push(
                 Error::failed(format!("{both} have different files at this path: {how}"))
                     .at(path.as_path())
                     .hint(
@@ -119,11 +141,27 @@ impl Merge {
 
     /// The whole artifact.
     pub fn finish(mut self, report: &mut Report) -> Result<ArtifactTree> {
+        for ((first, other), (of_family, paths)) in &self.same {
+            let what = format!(
+                "{first} and {other} both have {}, the same: {}",
+                compare::count(paths.len(), "file"),
+                compare::some(paths)
+            );
+            // Every job whose ISA is of a family makes that family's files: that several shards have
+            // them is as it should be.
+            if self.same_are_errors && !of_family {
+                self.faults.push(Error::failed(what).hint(
+                    "two build jobs made the same code for one ISA: build it in one of them, or \
+                     set validation.error_on_identical_device_code to false",
+                ));
+            } else {
+                report.notes.push(what);
+            }
+        }
         Errors::check((), self.faults)?;
         // Archives' prefixes stand last in a manifest, whichever shard they came from.
         self.artifact.prefixes.sort_by_key(|prefix| prefix.as_bytes().starts_with(b"kpack/"));
         report.warnings.append(&mut self.warnings);
-        report.notes.append(&mut self.notes);
         report.artifacts.push(MadeArtifact {
             name: self.artifact.name.to_string(),
             from: self.from,
@@ -152,6 +190,11 @@ fn merge_kpm(path: &TreePath, a: &Source, b: &Source) -> Result<Source, Error> {
         let stream = source.open().map_err(|e| bad(e.into()))?;
         Kpm::read(stream).map_err(|e| bad(e.into()))
     };
-    let merged = Kpm::merge([read(a)?, read(b)?]).and_then(|kpm| kpm.to_bytes());
+    let (first, mut other) = (read(a)?, read(b)?);
+    // Of two archives at one path the first one's is in the tree, so its size and count are true.
+    other
+        .kpack_files
+        .retain(|isa, file| first.kpack_files.get(isa).is_none_or(|there| there.file != file.file));
+    let merged = Kpm::merge([first, other]).and_then(|kpm| kpm.to_bytes());
     merged.map(Source::bytes).map_err(|e| bad(e.into()))
 }

@@ -3,8 +3,11 @@
 //!
 //! The generic tree comes from the primary shard; a group's tree has every file of each member ISA,
 //! from whichever shard has it. Where two shards have the same path, the contents must be the same.
+//! A family's files (`gfx11xx`) go to the one group that has ISAs of it; where several have some, to a
+//! tree that those groups share ([`shared_target`]), since no path can be in two packages.
 
 mod compare;
+mod generic;
 mod merge;
 mod sections;
 
@@ -12,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::artifact::{ArtifactName, ArtifactTree, Shard};
+use crate::artifact::{ArtifactName, ArtifactTree, Shard, shared_target};
 use crate::config::PackagingConfig;
 use crate::error::{Error, Errors, Result};
 use crate::target::{Family, TargetId};
+use crate::tree::TreePath;
 use merge::{Merge, Part};
 
 /// What recombining found.
@@ -23,6 +27,10 @@ use merge::{Merge, Part};
 pub struct Report {
     /// The artifacts made.
     pub artifacts: Vec<MadeArtifact>,
+    /// Those of them that several groups share.
+    pub shared: Vec<SharedArtifact>,
+    /// How the generic artifacts of the other shards differ from the primary one's.
+    pub generic_differences: Vec<GenericDifference>,
     /// What is not as it should be and was not asked to be an error.
     pub warnings: Vec<String>,
     /// Details that are as they should be.
@@ -38,6 +46,44 @@ pub struct MadeArtifact {
     pub from: Vec<String>,
     /// Number of files and links.
     pub files: usize,
+}
+
+/// An artifact that several groups share: files for a family that all of them have ISAs of.
+#[derive(Debug, Serialize)]
+pub struct SharedArtifact {
+    /// Its name, as `aotriton_lib_gfx11xx-shared`.
+    pub name: String,
+    /// The groups, sorted.
+    pub groups: Vec<String>,
+    /// All its files and links, sorted.
+    pub files: Vec<String>,
+}
+
+/// How one shard's generic artifact differs from the primary shard's. Paths are sorted.
+#[derive(Debug, Serialize)]
+pub struct GenericDifference {
+    /// As `gfx1151-build/blas_lib_generic`.
+    pub artifact: String,
+    /// Files that it lacks.
+    pub missing: Vec<String>,
+    /// Files that it has besides.
+    pub extra: Vec<String>,
+    /// Files that are not the same.
+    pub differing: Vec<DifferingFile>,
+    /// What of all that the configuration allows.
+    pub allowed: Vec<String>,
+}
+
+/// A generic file that is not the same in two shards.
+#[derive(Debug, Serialize)]
+pub struct DifferingFile {
+    /// Where.
+    pub path: String,
+    /// In which ELF sections; empty where it is no program or library, or only its mode differs.
+    pub sections: Vec<String>,
+    /// The mode here and the primary shard's, where they differ: `0755, not 0644`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// Whose files a split artifact holds, from its name.
@@ -72,7 +118,7 @@ pub fn recombine(
     let mut report = Report::default();
     let mut faults = Vec::new();
     for (component, parts) in &components {
-        match recombine_component(component, parts, primary, config, &mut report) {
+        match recombine_component(component, parts, &ordered, config, &mut report) {
             Ok(artifacts) => made.extend(artifacts),
             Err(e) => faults.extend(e.into_vec()),
         }
@@ -83,14 +129,14 @@ pub fn recombine(
 fn recombine_component(
     component: &str,
     parts: &[Part],
-    primary: &Shard,
+    shards: &[&Shard],
     config: &PackagingConfig,
     report: &mut Report,
 ) -> Result<Vec<ArtifactTree>> {
     let mut generic = Vec::new();
     let mut groups: BTreeMap<&str, Vec<&Part>> = BTreeMap::new();
     let mut families = Vec::new();
-    let mut isas = BTreeSet::new();
+    let mut code = Code::default();
     let mut faults = Vec::new();
     for part in parts {
         match owner(&part.artifact.name) {
@@ -100,37 +146,69 @@ fn recombine_component(
                 match config.group_of(component, &isa) {
                     Some(group) => groups.entry(group).or_default().push(part),
                     None => report.warnings.push(format!(
-                        "{}: {isa} is in no architecture group: its files are left out",
-                        part.label()
+                        "{}: {isa} is in no architecture group: its files are left out{}",
+                        part.label(),
+                        if isa.is_generic() {
+                            " (a generic processor goes to the group that lists it)"
+                        } else {
+                            ""
+                        }
                     )),
                 }
-                isas.insert(isa);
+                code.archives |= part.artifact.tree.iter().any(|(path, _)| is_archive(path));
+                code.isas.insert(isa);
             }
             Err(e) => faults.push(e.at(&part.artifact.origin)),
         }
     }
     Errors::check((), std::mem::take(&mut faults))?;
+    code.families.extend(families.iter().map(|(family, _)| family.clone()));
     let shared = place_families(component, families, config, &mut groups, report);
-    missing(component, &isas, config, report)?;
+    missing(component, &code, config, report)?;
 
     let mut made = Vec::new();
-    let strict = &config.validation;
-    match generic_tree(component, &generic, &shared, primary, config, report) {
+    let has_code = |shard: &Shard| {
+        parts.iter().any(|part| part.shard.name == shard.name && !part.artifact.name.is_generic())
+    };
+    match generic::tree(component, &generic, has_code, shards, config, report) {
         Ok(artifact) => made.extend(artifact),
         Err(e) => faults.extend(e.into_vec()),
     }
     for (group, parts) in &groups {
-        let name = parts[0].artifact.name.with_target(*group);
-        let mut merge = Merge::new(name, strict.error_on_duplicate_device_code);
-        for part in parts {
-            merge.add(part)?;
-        }
-        match merge.finish(report) {
+        match merged(group, parts, config, report) {
             Ok(artifact) => made.push(artifact),
             Err(e) => faults.extend(e.into_vec()),
         }
     }
+    for (target, (groups, parts)) in &shared {
+        match merged(target, parts, config, report) {
+            Ok(artifact) => {
+                tell_shared(&artifact, groups, report);
+                made.push(artifact);
+            }
+            Err(e) => faults.extend(e.into_vec()),
+        }
+    }
     Errors::check(made, faults)
+}
+
+/// The artifact of that target, from all its parts; there is at least one.
+fn merged(
+    target: &str,
+    parts: &[&Part],
+    config: &PackagingConfig,
+    report: &mut Report,
+) -> Result<ArtifactTree> {
+    let name = parts[0].artifact.name.with_target(target);
+    let mut merge = Merge::new(name, &config.validation);
+    for part in parts {
+        merge.add(part)?;
+    }
+    merge.finish(report)
+}
+
+fn is_archive(path: &TreePath) -> bool {
+    path.file_name().ends_with(b".kpack")
 }
 
 fn owner(name: &ArtifactName) -> Result<Owner, Error> {
@@ -147,59 +225,88 @@ fn owner(name: &ArtifactName) -> Result<Owner, Error> {
     })
 }
 
-/// Gives the files for a family to the one group that has members of it; those that several groups
-/// would own go with the generic files, since no path may be in two packages.
+/// What several groups share: target to the groups and the parts.
+type Shared<'a, 'c> = BTreeMap<String, (Vec<&'c str>, Vec<&'a Part<'a>>)>;
+
+/// Gives the files for a family to the one group that has ISAs of it; returns those that several
+/// groups would own.
 fn place_families<'a, 'c>(
     component: &str,
     families: Vec<(Family, &'a Part<'a>)>,
     config: &'c PackagingConfig,
     groups: &mut BTreeMap<&'c str, Vec<&'a Part<'a>>>,
     report: &mut Report,
-) -> Vec<&'a Part<'a>> {
-    let mut shared = Vec::new();
+) -> Shared<'a, 'c> {
+    let mut shared = Shared::new();
     for (family, part) in families {
-        let owners: BTreeSet<&str> =
-            family.members().filter_map(|isa| config.group_of(component, &isa)).collect();
-        match Vec::from_iter(owners).as_slice() {
+        match config.groups_with(component, &family).as_slice() {
             [] => report.warnings.push(format!(
                 "{}: no architecture group has an ISA of {family}: its files are left out",
                 part.label()
             )),
             [one] => groups.entry(one).or_default().push(part),
             several => {
-                report.notes.push(format!(
-                    "{}: the files for {family} belong to the groups {}: they go with the generic ones",
-                    part.label(),
-                    several.join(", ")
-                ));
-                shared.push(part);
+                let owned = || (several.to_vec(), Vec::new());
+                shared.entry(shared_target(&family)).or_insert_with(owned).1.push(part);
             }
         }
     }
     shared
 }
 
+fn tell_shared(artifact: &ArtifactTree, groups: &[&str], report: &mut Report) {
+    let files = artifact.tree.iter().filter(|(_, entry)| !entry.is_dir());
+    let files: Vec<String> = files.map(|(path, _)| path.to_string()).collect();
+    report.notes.push(format!(
+        "{}: {} that the groups {} share: {}",
+        artifact.name,
+        compare::count(files.len(), "file"),
+        groups.join(", "),
+        compare::some(&files)
+    ));
+    report.shared.push(SharedArtifact {
+        name: artifact.name.to_string(),
+        groups: groups.iter().map(ToString::to_string).collect(),
+        files,
+    });
+}
+
+/// What device code a component has.
+#[derive(Default)]
+struct Code {
+    isas: BTreeSet<TargetId>,
+    families: Vec<Family>,
+    /// There are kernels of host binaries among it, which a family's files cannot stand in for.
+    archives: bool,
+}
+
+impl Code {
+    /// Whether there is some for an architecture of a group. A processor is there where one of its
+    /// feature variants is; a generic processor stands for itself only.
+    fn has(&self, wanted: &str) -> bool {
+        let of_family = || {
+            let isa = wanted.parse::<TargetId>();
+            isa.is_ok_and(|isa| self.families.iter().any(|family| family.runs(&isa)))
+        };
+        self.isas.iter().any(|isa| isa.to_string() == wanted || isa.processor() == wanted)
+            || !self.archives && of_family()
+    }
+}
+
 /// Looks for ISAs of groups that a component with device code has none for.
 fn missing(
     component: &str,
-    isas: &BTreeSet<TargetId>,
+    code: &Code,
     config: &PackagingConfig,
     report: &mut Report,
 ) -> Result<()> {
-    if isas.is_empty() {
+    if code.isas.is_empty() && code.families.is_empty() {
         return Ok(());
     }
     let mut faults = Vec::new();
     for (name, group) in config.groups_of(component) {
-        let missing: Vec<&str> = group
-            .architectures
-            .iter()
-            .filter(|wanted| {
-                // A processor is there where one of its feature variants is.
-                !isas.iter().any(|isa| isa.to_string() == **wanted || isa.processor() == **wanted)
-            })
-            .map(String::as_str)
-            .collect();
+        let missing: Vec<&str> =
+            group.architectures.iter().map(String::as_str).filter(|isa| !code.has(isa)).collect();
         if missing.is_empty() {
             continue;
         }
@@ -213,114 +320,4 @@ fn missing(
         }
     }
     Errors::check((), faults)
-}
-
-/// The generic artifact: the primary shard's, with what families share, and on request what only
-/// other shards have.
-fn generic_tree(
-    component: &str,
-    generic: &[&Part],
-    shared: &[&Part],
-    primary: &Shard,
-    config: &PackagingConfig,
-    report: &mut Report,
-) -> Result<Option<ArtifactTree>> {
-    let from_primary = generic.iter().find(|part| part.shard.name == primary.name);
-    let mut merge = match (from_primary, generic.first().or(shared.first())) {
-        (Some(part), _) => {
-            let mut merge = Merge::new(part.artifact.name.clone(), true);
-            merge.add(part)?;
-            merge
-        }
-        (None, None) => return Ok(None),
-        (None, Some(other)) if config.generic_union || generic.is_empty() => {
-            Merge::new(other.artifact.name.with_target(crate::artifact::GENERIC), true)
-        }
-        (None, Some(other)) => {
-            return Err(Error::failed(format!(
-                "{component}: the primary shard {} has no generic artifact, but {} has",
-                primary.name,
-                other.label()
-            ))
-            .hint("name a primary shard that has it, or set \"generic_union\": true to take it from another")
-            .into());
-        }
-    };
-    for part in shared {
-        merge.add(part)?;
-    }
-    let mut faults = Vec::new();
-    for other in generic.iter().filter(|part| part.shard.name != primary.name) {
-        let difference = compare::trees(merge.tree(), &other.artifact.tree)?;
-        if !difference.only_other.is_empty() {
-            report.warnings.push(format!(
-                "{}: {} that the primary shard does not have: {}{}",
-                other.label(),
-                compare::count(difference.only_other.len(), "generic file"),
-                compare::some(&difference.only_other),
-                if config.generic_union { " (taken)" } else { " (left out)" },
-            ));
-            if config.generic_union {
-                merge.add_only(other, &difference.only_other)?;
-            }
-        }
-        let allowed = config.validation.allowed_differences();
-        let mut findings = Vec::new();
-        for path in &difference.only_first {
-            findings.push(format!("{path} is missing"));
-        }
-        for path in &difference.content {
-            let differs = match compare::contents(merge.tree(), &other.artifact.tree, path) {
-                Some((first, other)) => sections::differing(first, other)
-                    .map_err(|e| Error::io("cannot compare", path.as_path(), e))?,
-                None => None,
-            };
-            // A file is allowed to differ as a whole, or in some of its sections.
-            let sections = match differs {
-                None => Vec::from([String::new()]),
-                Some(sections) => sections.iter().map(|section| format!("#{section}")).collect(),
-            };
-            let (ignored, told): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {
-                allowed.is_match(path.to_string()) || allowed.is_match(format!("{path}{section}"))
-            });
-            if !ignored.is_empty() {
-                report.notes.push(format!(
-                    "{}: {path} differs as allowed {}",
-                    other.label(),
-                    ignored.join(" ")
-                ));
-            }
-            if !told.is_empty() {
-                let sections: Vec<_> = told.iter().filter_map(|s| s.strip_prefix('#')).collect();
-                findings.push(if sections.is_empty() {
-                    path.to_string()
-                } else {
-                    format!("{path} (in {})", sections.join(" "))
-                });
-            }
-        }
-        if findings.is_empty() {
-            continue;
-        }
-        let finding = format!(
-            "{}: {} from the primary shard's: {}",
-            other.label(),
-            match findings.len() {
-                1 => "1 generic file differs".to_owned(),
-                n => format!("{n} generic files differ"),
-            },
-            compare::some(&findings)
-        );
-        if config.validation.verify_generic_artifacts_match {
-            faults.push(Error::failed(finding).hint(
-                "the builds differ beyond their GPU targets: allow what they cannot avoid by \
-                 validation.allowed_generic_differences, or make this a warning by \
-                 validation.verify_generic_artifacts_match",
-            ));
-        } else {
-            report.warnings.push(finding);
-        }
-    }
-    Errors::check((), faults)?;
-    merge.finish(report).map(Some)
 }

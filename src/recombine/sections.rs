@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::elf::{self, Image, Piece};
@@ -14,30 +15,37 @@ use crate::tree::{InputFile, OpenInput, Source};
 pub(super) fn differing(a: &Source, b: &Source) -> io::Result<Option<Vec<String>>> {
     let (Some(a), Some(b)) = (File::open(a)?, File::open(b)?) else { return Ok(None) };
     let (Some(first), Some(other)) = (image(&a), image(&b)) else { return Ok(None) };
-    let by_name = |image: &Image| -> BTreeMap<String, (u64, u64)> {
-        let sections = image.sections.iter().skip(1);
-        sections
-            .map(|section| {
-                let range = section.file_range();
-                (section.name.clone(), (range.start, range.end - range.start))
-            })
-            .collect()
-    };
-    let (mine, theirs) = (by_name(&first), by_name(&other));
-    let mut differing = Vec::new();
-    for (name, &(offset, size)) in &mine {
-        let same = match theirs.get(name) {
-            Some(&(their_offset, their_size)) if size == their_size => {
-                equal(&a, offset, &b, their_offset, size)?
+    // Several sections can have one name: the first goes with the first. They are read in the order of
+    // the first file, since going back in a member of an archive costs its way from the start.
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut theirs: BTreeMap<(&str, usize), Range<u64>> = BTreeMap::new();
+    for section in other.sections.iter().skip(1) {
+        let nth = seen.entry(&section.name).and_modify(|nth| *nth += 1).or_default();
+        theirs.insert((&section.name, *nth), section.file_range());
+    }
+    seen.clear();
+    let mut mine: Vec<(&str, usize, Range<u64>)> = Vec::new();
+    for section in first.sections.iter().skip(1) {
+        let nth = seen.entry(&section.name).and_modify(|nth| *nth += 1).or_default();
+        mine.push((&section.name, *nth, section.file_range()));
+    }
+    mine.sort_by_key(|(_, _, range)| range.start);
+    let mut differing: Vec<String> = Vec::new();
+    for (name, nth, range) in mine {
+        let size = range.end - range.start;
+        let same = match theirs.remove(&(name, nth)) {
+            Some(their) if their.end - their.start == size => {
+                equal(&a, range.start, &b, their.start, size)?
             }
             _ => false,
         };
         if !same {
-            differing.push(name.clone());
+            differing.push(name.to_owned());
         }
     }
-    differing.extend(theirs.keys().filter(|name| !mine.contains_key(*name)).cloned());
+    differing.extend(theirs.into_keys().map(|(name, _)| name.to_owned()));
     differing.sort();
+    differing.dedup();
     if differing.is_empty() {
         differing.push("headers".to_owned());
     }
@@ -91,11 +99,9 @@ impl<'a> File<'a> {
             }
             Ok(Self::Pieces { input: input.open()?, pieces: placed, len })
         };
-        // Members of archives are known by digests: going through one by position would take long.
-        let on_disk = |input: &InputFile| input.digest().is_none();
         Ok(match source {
-            Source::File(input) if on_disk(input) => Some(Self::Whole(input.open()?)),
-            Source::Pieces { input, pieces: list } if on_disk(input) => Some(pieces(input, list)?),
+            Source::File(input) => Some(Self::Whole(input.open()?)),
+            Source::Pieces { input, pieces: list } => Some(pieces(input, list)?),
             _ => None,
         })
     }

@@ -8,6 +8,7 @@ use super::Report;
 use super::kinds;
 use super::lay::{Staged, lay, tree_of};
 use crate::artifact::ArtifactTree;
+use crate::config::PackagingConfig;
 use crate::error::Error;
 use crate::kpack::kpm::Kpm;
 use crate::kpack::reader::Archive as KpackReader;
@@ -41,6 +42,7 @@ pub(super) fn place(
     artifacts: &[ArtifactTree],
     staged: &mut [Staged],
     takes: impl Fn(usize, &ArtifactTree, &TreePath) -> bool,
+    groups: &PackagingConfig,
     root: &TreePath,
     report: &mut Report,
 ) -> Vec<Error> {
@@ -74,7 +76,7 @@ pub(super) fn place(
             [owner] => {
                 let key = (archive.artifact.name.prefix(), archive.path.file_name().to_vec());
                 owner_of.insert(key, *owner);
-                let tree = tree_of(&mut staged[*owner], archive.artifact);
+                let tree = tree_of(&mut staged[*owner], archive.artifact, groups);
                 let Archive { artifact, prefix, below, entry, .. } = archive;
                 faults.extend(lay(tree, artifact, prefix, root, below, entry).err());
             }

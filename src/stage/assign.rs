@@ -10,7 +10,7 @@ use super::archives::{self, Archive};
 use super::kinds;
 use super::lay::{Staged, lay, tree_of};
 use crate::artifact::ArtifactTree;
-use crate::config::{Contents, FileKind, PackagesConfig};
+use crate::config::{Contents, FileKind, PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::tree::{Tree, TreePath};
 
@@ -77,6 +77,7 @@ fn taking<'a>(
 pub(super) fn assign<'a>(
     artifacts: &[ArtifactTree],
     config: &'a PackagesConfig,
+    groups: &PackagingConfig,
     root: &TreePath,
     report: &mut Report,
 ) -> Result<Vec<Staged<'a>>> {
@@ -87,8 +88,8 @@ pub(super) fn assign<'a>(
         let these = definition.contents.iter().map(Selector::new).collect::<Result<Vec<_>, _>>()?;
         selectors.push(these);
         for kind in kinds::PARTS {
-            let (generic, groups) = (Tree::new(), BTreeMap::new());
-            staged.push(Staged { definition, kind, generic, groups });
+            let (generic, groups, shared) = (Tree::new(), BTreeMap::new(), BTreeMap::new());
+            staged.push(Staged { definition, kind, generic, groups, shared });
         }
     }
 
@@ -124,7 +125,7 @@ pub(super) fn assign<'a>(
                 [] => report.unclaimed.push(format!("{}/{path}", artifact.name)),
                 [owner] => {
                     let debug = staged[*owner].kind == Some(FileKind::Debug);
-                    let tree = tree_of(&mut staged[*owner], artifact);
+                    let tree = tree_of(&mut staged[*owner], artifact, groups);
                     let laid = if debug {
                         kinds::lay_debug(tree, artifact, prefix, root, &below, entry)
                     } else {
@@ -175,7 +176,7 @@ pub(super) fn assign<'a>(
             ));
         }
     }
-    let faults = archives::place(&pending, artifacts, &mut staged, takes, root, report);
+    let faults = archives::place(&pending, artifacts, &mut staged, takes, groups, root, report);
     Errors::check((), faults)?;
     no_path_twice(&staged)?;
     Ok(staged)
@@ -187,10 +188,12 @@ fn no_path_twice(staged: &[Staged]) -> Result<()> {
     let mut owner: BTreeMap<&TreePath, (String, bool)> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut told = BTreeSet::new();
-    for Staged { definition, kind, generic, groups } in staged {
+    for Staged { definition, kind, generic, groups, shared } in staged {
         let name = kinds::name(&definition.name, *kind);
         let generic = std::iter::once(("generic", generic));
-        for (part, tree) in generic.chain(groups.iter().map(|(name, tree)| (name.as_str(), tree))) {
+        let groups = groups.iter().map(|(name, tree)| (name.as_str(), tree));
+        let shared = shared.iter().map(|(name, shared)| (name.as_str(), &shared.tree));
+        for (part, tree) in generic.chain(groups).chain(shared) {
             let package = match (kind, part) {
                 (Some(_), "generic") => name.clone(),
                 _ => format!("{name}-{part}"),

@@ -217,6 +217,8 @@ impl<'a> Parts<'a> {
         let (of, group) = match &package.kind {
             Kind::Generic | Kind::Plain => (PackageOf::Host, ""),
             Kind::Group { group } => (PackageOf::Group, group.as_str()),
+            // What groups share is nobody's alone.
+            Kind::Shared { .. } => return,
             Kind::Meta => (PackageOf::Meta, ""),
             Kind::Dev => (PackageOf::Dev, ""),
             Kind::Doc => (PackageOf::Doc, ""),

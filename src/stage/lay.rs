@@ -1,9 +1,9 @@
 //! The trees of a definition's packages, and how a file comes into one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::artifact::ArtifactTree;
-use crate::config::{Definition, FileKind};
+use crate::artifact::{ArtifactTree, shared_family};
+use crate::config::{Definition, FileKind, PackagingConfig};
 use crate::error::{Error, Result};
 use crate::tree::{Entry, EntryKind, Tree, TreePath};
 
@@ -16,15 +16,37 @@ pub(super) struct Staged<'a> {
     pub generic: Tree,
     /// By group.
     pub groups: BTreeMap<String, Tree>,
+    /// What several groups share, by target (`gfx11xx-shared`).
+    pub shared: BTreeMap<String, Shared>,
 }
 
-/// Where an artifact's files go: the generic tree, or that of its group.
-pub(super) fn tree_of<'t>(staged: &'t mut Staged, artifact: &ArtifactTree) -> &'t mut Tree {
+/// Files for a family, and the groups that have ISAs of it.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub tree: Tree,
+    pub groups: BTreeSet<String>,
+}
+
+/// Where an artifact's files go: the generic tree, that of its group, or what its groups share. A group
+/// that has nothing but its share gets a tree all the same: its package leads to the shared one.
+pub(super) fn tree_of<'t>(
+    staged: &'t mut Staged,
+    artifact: &ArtifactTree,
+    config: &PackagingConfig,
+) -> &'t mut Tree {
+    let target = &artifact.name.target;
     if artifact.name.is_generic() {
-        &mut staged.generic
-    } else {
-        staged.groups.entry(artifact.name.target.clone()).or_default()
+        return &mut staged.generic;
     }
+    let Some(family) = shared_family(target) else {
+        return staged.groups.entry(target.clone()).or_default();
+    };
+    let shared = staged.shared.entry(target.clone()).or_default();
+    for group in config.groups_with(&artifact.name.prefix(), &family) {
+        shared.groups.insert(group.to_owned());
+        staged.groups.entry(group.to_owned()).or_default();
+    }
+    &mut shared.tree
 }
 
 /// Puts an entry under the install prefix. Directories are of mode 0755, whatever the build's umask was:

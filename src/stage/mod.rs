@@ -2,8 +2,10 @@
 //!
 //! A definition with device code gives `{name}-generic` (host code), `{name}-{group}` for each group
 //! that has code for it, and `{name}`, which holds nothing and leads to the rest. One without gives
-//! `{name}` alone. Kinds of files that the definition names (development, documentation, tests, debug
-//! symbols) get packages of their own. Files are laid under the install prefix; no path is in two packages.
+//! `{name}` alone. What groups share for a family of ISAs gives `{name}-{family}-shared`, which the
+//! packages of those groups need. Kinds of files that the definition names (development, documentation,
+//! tests, debug symbols) get packages of their own. Files are laid under the install prefix; no path is
+//! in two packages.
 
 mod archives;
 mod assign;
@@ -14,9 +16,10 @@ mod relate;
 
 use serde::Serialize;
 
-use crate::artifact::ArtifactTree;
+use crate::artifact::{ArtifactTree, shared_family};
 use crate::config::{PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
+use crate::package::elfdeps;
 use crate::package::spec::Package;
 use crate::tree::TreePath;
 
@@ -33,6 +36,8 @@ pub struct Options {
     pub source_date: Option<i64>,
     /// Definitions (or packages) to make, where not all.
     pub only: Vec<String>,
+    /// How the relations that follow from programs and libraries are found, where they are.
+    pub relations: Option<elfdeps::Options>,
 }
 
 /// What staging found.
@@ -57,9 +62,10 @@ pub fn stage(
         .iter()
         .filter(|a| !a.name.is_generic())
         .filter(|a| !groups.groups_of(&a.name.prefix()).contains_key(&a.name.target))
+        .filter(|a| !is_shared(a, groups))
         .map(|a| {
             Error::failed(format!(
-                "`{}` is neither `generic` nor a group of the configuration",
+                "`{}` is neither `generic` nor a group of the configuration, nor shared by some of them",
                 a.name.target
             ))
             .at(&a.origin)
@@ -67,7 +73,8 @@ pub fn stage(
         })
         .collect();
     Errors::check((), faults)?;
-    let staged = assign::assign(artifacts, definitions, &options.install_prefix, &mut report)?;
+    let staged =
+        assign::assign(artifacts, definitions, groups, &options.install_prefix, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
     linker::add(&mut packages, definitions, options, &mut report);
     if packages.is_empty() {
@@ -75,8 +82,17 @@ pub fn stage(
             .hint("compare `contents` of the packages file with the artifacts' names, components and prefixes")
             .into());
     }
+    if let Some(relations) = &options.relations {
+        report.warnings.extend(elfdeps::relate(&mut packages, &definitions.externals, relations)?);
+    }
     if !options.only.is_empty() {
         packages = relate::only(packages, &options.only)?;
     }
     Ok((packages, report))
+}
+
+/// Whether an artifact holds what several groups of the configuration share.
+fn is_shared(artifact: &ArtifactTree, groups: &PackagingConfig) -> bool {
+    let family = shared_family(&artifact.name.target);
+    family.is_some_and(|family| groups.groups_with(&artifact.name.prefix(), &family).len() > 1)
 }

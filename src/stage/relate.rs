@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use super::kinds::{self, Parts};
-use super::lay::Staged;
+use super::lay::{Shared, Staged};
+use crate::artifact::shared_family;
 use crate::config::{
-    DebRelations, Definition, FileKind, PackagesConfig, PackagingConfig, RpmRelations,
+    DebRelations, Definition, FileKind, Group, PackagesConfig, PackagingConfig, RpmRelations,
 };
 use crate::error::{Error, Errors, Result};
 use crate::package::spec::{Kind, Op, Package, Relation, RelationKind};
+use crate::target::TargetId;
 use crate::tree::Tree;
 
 /// The package with host code of a definition that has device code.
@@ -34,7 +36,12 @@ pub(super) fn packages(
         .map(|s| (s.definition.name.as_str(), s.groups.keys().cloned().collect()))
         .collect();
     let parts = Parts::of(&staged, &options.install_prefix)?;
-    let trees = || staged.iter().flat_map(|s| std::iter::once(&s.generic).chain(s.groups.values()));
+    let trees = || {
+        staged.iter().flat_map(|s| {
+            let shared = s.shared.values().map(|shared| &shared.tree);
+            std::iter::once(&s.generic).chain(s.groups.values()).chain(shared)
+        })
+    };
     let newest = trees().filter_map(Tree::newest_mtime).max().unwrap_or(0);
     let relating = Relating {
         groups,
@@ -45,7 +52,7 @@ pub(super) fn packages(
         date: options.source_date.unwrap_or(newest),
     };
     let mut made = Vec::new();
-    for Staged { definition, kind, generic, groups } in staged {
+    for Staged { definition, kind, generic, groups, shared } in staged {
         if let Some(kind) = kind {
             relating.of_kind(definition, kind, generic, groups, &mut made);
             continue;
@@ -59,7 +66,12 @@ pub(super) fn packages(
         made.push(relating.meta(definition));
         made.push(relating.generic(definition, generic));
         for (group, tree) in groups {
-            made.push(relating.group(definition, &group, tree));
+            let shared = shared.iter().filter(|(_, shared)| shared.groups.contains(&group));
+            let shared: Vec<&str> = shared.map(|(target, _)| target.as_str()).collect();
+            made.push(relating.group(definition, &group, tree, &shared));
+        }
+        for (target, shared) in shared {
+            made.push(relating.shared(definition, &target, shared));
         }
     }
     made.sort_by(|a, b| a.name.cmp(&b.name));
@@ -82,6 +94,7 @@ pub(super) fn only(packages: Vec<Package>, names: &[String]) -> Result<Vec<Packa
             package.name == group_name(name, group)
                 || package.name == group_name(&kinds::name(name, Some(FileKind::Tests)), group)
         }
+        Kind::Shared { target } => package.name == group_name(name, target),
         Kind::Meta | Kind::Plain => package.name == name,
         Kind::Dev => package.name == kinds::name(name, Some(FileKind::Dev)),
         Kind::Doc => package.name == kinds::name(name, Some(FileKind::Doc)),
@@ -155,12 +168,31 @@ impl<'a> Relating<'a> {
         package
     }
 
-    fn group(&self, definition: &'a Definition, group: &str, tree: Tree) -> Package {
+    /// Where the configuration has a group, here or in an override.
+    fn known(&self, group: &str) -> Option<&Group> {
+        self.groups.architecture_groups.get(group).or_else(|| {
+            let mut own = self.groups.component_overrides.values();
+            own.find_map(|own| own.architecture_groups.get(group))
+        })
+    }
+
+    /// A group's package. `shared` are the targets of what it shares with other groups.
+    fn group(
+        &self,
+        definition: &'a Definition,
+        group: &str,
+        tree: Tree,
+        shared: &[&str],
+    ) -> Package {
         let name = group_name(&definition.name, group);
         let mut package = self.group_package(definition, &name, group, tree);
         let version = package.full_version();
         let generic = Relation::exactly(generic_name(&definition.name), &version);
         package.relate(RelationKind::Depends, generic);
+        for target in shared {
+            let shared = Relation::exactly(group_name(&definition.name, target), &version);
+            package.relate(RelationKind::Depends, shared);
+        }
         for other in &definition.depends {
             if self.with_groups.get(other.as_str()).is_some_and(|groups| groups.contains(group)) {
                 let other = Relation {
@@ -190,16 +222,34 @@ impl<'a> Relating<'a> {
     ) -> Package {
         let kind = Kind::Group { group: group.to_owned() };
         let mut package = self.package(definition, name, kind, tree);
-        let known = self.groups.architecture_groups.get(group).or_else(|| {
-            let mut own = self.groups.component_overrides.values();
-            own.find_map(|own| own.architecture_groups.get(group))
-        });
+        let known = self.known(group);
         let display = known.map_or("", |known| known.display_name.as_str());
         package.summary += &match display {
             "" => format!(" (GPU code for {group})"),
             display => format!(" (GPU code for {display})"),
         };
         package.gpu_targets = known.map(|known| known.architectures.clone()).unwrap_or_default();
+        package
+    }
+
+    /// What several groups share. It provides no kernels: alone it makes no GPU work.
+    fn shared(&self, definition: &'a Definition, target: &str, shared: Shared) -> Package {
+        let name = group_name(&definition.name, target);
+        let kind = Kind::Shared { target: target.to_owned() };
+        let mut package = self.package(definition, &name, kind, shared.tree);
+        let family = shared_family(target);
+        let of_family = |isa: &&String| {
+            let isa = isa.parse::<TargetId>();
+            family.as_ref().is_some_and(|family| isa.is_ok_and(|isa| family.runs(&isa)))
+        };
+        let groups = shared.groups.iter().filter_map(|group| self.known(group));
+        let isas: BTreeSet<&String> =
+            groups.flat_map(|group| &group.architectures).filter(of_family).collect();
+        package.gpu_targets = isas.into_iter().cloned().collect();
+        let called = family.map(|family| family.to_string()).unwrap_or_default();
+        package.summary += &format!(" (GPU code that groups share for {called})");
+        let generic = Relation::exactly(generic_name(&definition.name), package.full_version());
+        package.relate(RelationKind::Depends, generic);
         package
     }
 

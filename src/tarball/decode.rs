@@ -1,6 +1,7 @@
 //! Decompressing an archive in a thread of its own, with a digest of the compressed bytes.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -64,6 +65,7 @@ pub struct Decoded {
     current: Vec<u8>,
     at: usize,
     digest: Arc<Mutex<Option<Sha256>>>,
+    taken: Arc<AtomicU64>,
 }
 
 impl Decoded {
@@ -72,9 +74,15 @@ impl Decoded {
         let (send, chunks) = bounded(4);
         let (used, free) = bounded(8);
         let hasher = Arc::new(Mutex::new(digest.then(Sha256::new)));
-        let seen = Seen { file, hasher: Arc::clone(&hasher) };
+        let taken = Arc::new(AtomicU64::new(0));
+        let seen = Seen { file, hasher: Arc::clone(&hasher), taken: Arc::clone(&taken) };
         thread::spawn(move || decode(seen, format, &send, &free));
-        Self { chunks, used, current: Vec::new(), at: 0, digest: hasher }
+        Self { chunks, used, current: Vec::new(), at: 0, digest: hasher, taken }
+    }
+
+    /// How many compressed bytes have been read, a little ahead of what was taken out.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// The SHA-256 of the compressed bytes, once the stream has ended and where it was asked for.
@@ -156,15 +164,17 @@ fn decode(
     }
 }
 
-/// Hashes what is read.
+/// Counts and hashes what is read.
 struct Seen<R> {
     file: R,
     hasher: Arc<Mutex<Option<Sha256>>>,
+    taken: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Seen<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.file.read(buf)?;
+        self.taken.fetch_add(n as u64, Ordering::Relaxed);
         if let Some(hasher) = &mut *self.hasher.lock().unwrap_or_else(PoisonError::into_inner) {
             hasher.update(&buf[..n]);
         }

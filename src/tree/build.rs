@@ -5,26 +5,22 @@
 //! its end. Code objects are compressed in the pool and stored in the order of the plan, whatever the
 //! order in which they come; what is in flight is bounded by the pool's budget.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::input::InputFile;
+use super::keep::Part;
 use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, PlannedKernel};
+use super::pack::{Buffers, Fault, Item, Packed, Task, Wanted};
 use crate::error::Error;
-use crate::fatbin::BundleError;
-use crate::fatbin::bundle::{Bundle, BundleEntry, Form};
-use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
-use crate::jobs::Jobs;
-use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER, WriteError, Writer};
+use crate::fatbin::bundle::Form;
+use crate::jobs::{Jobs, Queue};
+use crate::kpack::writer::{Compression, WriteError, Writer};
 use crate::progress::Monitor;
-use crate::read_at::ReadAt;
-use crate::target::TargetId;
 
 /// Builds archives, each into the file that goes with it: open for writing at its start, and the
 /// path by which it can be read later. Every code object is checked to be ELF for its archive's ISA
@@ -34,11 +30,82 @@ pub fn kpacks(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<(), Error> {
-    let (mut set, items) = Set::new(plans)?;
-    jobs.ordered(items, Item::in_flight, Item::pack_from_input, |packed| {
-        set.store(packed?, monitor)
-    })?;
-    set.finish()
+    let (set, items) = Set::new(plans)?;
+    let mut packing = Packing::new(vec![set], jobs, monitor);
+    for item in items {
+        packing.item(0, item, None)?;
+    }
+    packing.finish()
+}
+
+/// Sets of archives, and the queue of the code objects that go into them.
+pub(super) struct Packing<'a, 'j> {
+    sets: Vec<Set<'a>>,
+    queue: Queue<'j, (usize, Task), Done>,
+    /// What a code object may hold while it waits for its task.
+    most: u64,
+    monitor: &'j dyn Monitor,
+}
+
+/// What came of a task, with the number of its set.
+type Done = (usize, Result<Packed, Fault>);
+
+impl<'a, 'j> Packing<'a, 'j> {
+    pub fn new(sets: Vec<Set<'a>>, jobs: &'j Jobs, monitor: &'j dyn Monitor) -> Self {
+        let queue = jobs.queue(|(set, task): (usize, Task)| (set, task.run()));
+        Self { sets, queue, most: jobs.memory() / 2, monitor }
+    }
+
+    /// Takes an item of a set. Its bytes are in `part`, or read from its input.
+    pub fn item(
+        &mut self,
+        set: usize,
+        item: Item,
+        part: Option<Part<Arc<Vec<u8>>>>,
+    ) -> Result<(), Error> {
+        let Self { sets, queue, most, monitor } = self;
+        let mut take =
+            |(set, packed): Done| -> Result<(), Fault> { Ok(sets[set].store(packed?, *monitor)?) };
+        let mut push = |task: Task| {
+            let cost = task.cost;
+            queue.push((set, task), cost, &mut take)
+        };
+        if item.is_plain() {
+            return Ok(push(item.task(part))?);
+        }
+        let decompressed = match part {
+            Some(part) => item.decompress(&part, *most, &mut push),
+            None => {
+                let file = item.input.open();
+                let file = file.map_err(|e| Error::io("cannot read", item.input.path(), e))?;
+                item.decompress(&file, *most, &mut push)
+            }
+        };
+        decompressed.map_err(|fault| match queue.finish(&mut take) {
+            // What was wrong before it is told first, whatever came to light first.
+            Err(before) if !before.is_of(&item.bundle) => before.into(),
+            _ => fault.into(),
+        })
+    }
+
+    /// Stores what was packed elsewhere.
+    pub fn store(&mut self, set: usize, packed: Packed) -> Result<(), Error> {
+        self.sets[set].store(packed, self.monitor)
+    }
+
+    /// Waits until everything so far is stored.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        let Self { sets, queue, monitor, .. } = self;
+        Ok(queue.finish(&mut |(set, packed): Done| -> Result<(), Fault> {
+            Ok(sets[set].store(packed?, *monitor)?)
+        })?)
+    }
+
+    /// Ends the archives.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.settle()?;
+        self.sets.into_iter().try_for_each(Set::finish)
+    }
 }
 
 /// Archives that are being built side by side.
@@ -57,43 +124,21 @@ impl<'a> Set<'a> {
         Ok((Self { archives, buffers }, items))
     }
 
-    /// Stores what came of an item.
-    pub fn store(&mut self, packed: Vec<Packed>, monitor: &dyn Monitor) -> Result<(), Error> {
-        for Packed { archive, object, stored, hash } in packed {
-            let archive = &mut self.archives[archive];
-            let size = archive.objects[object].0.size();
-            archive.offer(object, &stored, hash)?;
+    fn store(&mut self, packed: Packed, monitor: &dyn Monitor) -> Result<(), Error> {
+        let Packed { archive, object, stored, hash } = packed;
+        let archive = &mut self.archives[archive];
+        let size = archive.objects[object].0.size();
+        archive.offer(object, &stored, hash)?;
+        if archive.plan.compression() == Compression::None {
             self.buffers.give_back(stored);
-            monitor.advance(size);
         }
+        monitor.advance(size);
         Ok(())
     }
 
     /// Ends the archives, of which all items have been stored.
-    pub fn finish(self) -> Result<(), Error> {
+    fn finish(self) -> Result<(), Error> {
         self.archives.into_iter().try_for_each(Archive::finish)
-    }
-}
-
-/// Buffers that go round: fresh memory for each code object would cost about as much as copying it.
-#[derive(Default)]
-struct Buffers(Mutex<Vec<Vec<u8>>>);
-
-impl Buffers {
-    /// Those for the rare large code objects are not kept.
-    const MAX_KEPT: usize = 4 << 20;
-    const MOST: usize = 16;
-
-    fn take(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-
-    fn give_back(&self, mut buffer: Vec<u8>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < Self::MOST && buffer.capacity() <= Self::MAX_KEPT {
-            buffer.clear();
-            kept.push(buffer);
-        }
     }
 }
 
@@ -144,7 +189,7 @@ impl<'a> Archive<'a> {
         hash: Option<blake3::Hash>,
     ) -> Result<(), Error> {
         let path = self.path;
-        let cannot = |e| Error::io("cannot keep a code object for its turn in", path, e);
+        let cannot = |e| Error::output("cannot keep a code object for its turn in", path, e);
         if object != self.next {
             if self.spool.is_none() {
                 let dir = path.parent().unwrap_or(Path::new("."));
@@ -196,7 +241,7 @@ impl<'a> Archive<'a> {
     fn finish(self) -> Result<(), Error> {
         assert_eq!(self.next, self.objects.len(), "every object is stored");
         let (mut out, written) = self.writer.finish().map_err(|e| failed(self.path, e))?;
-        out.flush().map_err(|e| Error::io("cannot write", self.path, e))?;
+        out.flush().map_err(|e| Error::output("cannot write", self.path, e))?;
         self.plan.set_built(BuiltKpack {
             size: written.size,
             kernel_count: written.kernel_count,
@@ -207,25 +252,11 @@ impl<'a> Archive<'a> {
 }
 
 fn failed(path: &Path, e: WriteError) -> Error {
-    Error::failed("cannot build the kpack").at(path).because(e)
-}
-
-/// A code object that one archive wants.
-struct Wanted {
-    archive: usize,
-    object: usize,
-    entry: usize,
-    isa: TargetId,
-    compression: Compression,
-    hashed: bool,
-}
-
-/// What one task reads: an entry of a plain bundle, or all wanted ones of a compressed bundle.
-pub(super) struct Item {
-    buffers: Arc<Buffers>,
-    pub input: Arc<InputFile>,
-    bundle: Arc<Bundle>,
-    wanted: Vec<Wanted>,
+    match e {
+        // The writer reads nothing: what it gets is in memory.
+        WriteError::Io(e) => Error::output("cannot write", path, e),
+        e => Error::failed("cannot build the kpack").at(path).because(e),
+    }
 }
 
 /// Cuts the archives' objects into tasks. Bundles come in the order in which the archives' sorted
@@ -287,170 +318,4 @@ fn items(archives: &[Archive], buffers: &Arc<Buffers>) -> Vec<Item> {
         }
     }
     items
-}
-
-/// A code object as it is stored in its archive.
-pub(super) struct Packed {
-    archive: usize,
-    object: usize,
-    stored: Vec<u8>,
-    hash: Option<blake3::Hash>,
-}
-
-impl Item {
-    /// What it reads of its input: of a plain bundle the entry, of a compressed one all.
-    pub fn range(&self) -> Range<u64> {
-        let Bundle { offset, total_size, form, entries } = &*self.bundle;
-        match form {
-            Form::Compressed(_) => *offset..offset.saturating_add(*total_size),
-            Form::Plain => {
-                let BundleEntry { offset: at, size, .. } = &entries[self.wanted[0].entry];
-                let start = offset.saturating_add(*at);
-                start..start.saturating_add(*size)
-            }
-        }
-    }
-
-    /// Bytes that it holds in memory while it is packed and until it is written, with what it reads.
-    pub fn in_flight_held(&self) -> u64 {
-        let Range { start, end } = self.range();
-        self.in_flight() + (end - start)
-    }
-
-    /// Bytes that it holds in memory while it is packed and until it is written.
-    fn in_flight(&self) -> u64 {
-        let one = |wanted: &Wanted| {
-            let size = self.bundle.entries[wanted.entry].size;
-            match wanted.compression {
-                Compression::None => size,
-                // Input and frame; a large one is streamed, and its frame rarely passes half its size.
-                Compression::Zstd { .. } if size <= STREAM_OVER => size * 3 / 2,
-                Compression::Zstd { .. } => size / 2,
-            }
-        };
-        match self.wanted.as_slice() {
-            [wanted] => one(wanted),
-            // One input at a time, and all the frames.
-            several => several.iter().map(|wanted| one(wanted) / 2).sum(),
-        }
-    }
-
-    fn pack_from_input(self) -> Result<Vec<Packed>, Error> {
-        let input = Arc::clone(&self.input);
-        let file = input.open().map_err(|e| Error::io("cannot read", input.path(), e))?;
-        self.pack(&file)
-    }
-
-    /// Reads, checks and compresses its code objects. `file` is its input, or as much of it as
-    /// [`Self::range`] says, at its place.
-    pub fn pack(self, file: &dyn ReadAt) -> Result<Vec<Packed>, Error> {
-        let Self { buffers, input, bundle, wanted } = self;
-        let mut packed = Vec::new();
-        let mut fault = None;
-        let mut pack = |entry: &BundleEntry, stream: &mut dyn Read| -> Result<(), BundleError> {
-            for wanted in wanted.iter().filter(|w| bundle.entries[w.entry] == *entry) {
-                match pack_one(wanted, entry.size, stream, buffers.take()) {
-                    Ok(one) => packed.push(one),
-                    Err(e) => fault = fault.take().or(Some((wanted.entry, e))),
-                }
-            }
-            Ok(())
-        };
-        let read = match bundle.form {
-            Form::Compressed(_) => bundle.for_each_entry(file, pack),
-            Form::Plain => {
-                let entry = &bundle.entries[wanted[0].entry];
-                bundle.open_entry(file, entry).and_then(|mut stream| pack(entry, &mut stream))
-            }
-        };
-        let place = |entry: Option<usize>| match entry {
-            Some(entry) => format!("the bundle at {:#x}, entry {entry}: ", bundle.offset),
-            None => format!("the bundle at {:#x}: ", bundle.offset),
-        };
-        // A damaged bundle explains whatever is wrong with the code objects in it.
-        let hint = "the input is damaged: build or copy it again";
-        read.map_err(|e| {
-            Error::failed(place(None) + "cannot be read").at(input.path()).because(e).hint(hint)
-        })?;
-        match fault {
-            None => Ok(packed),
-            Some((entry, Fault { message, source })) => {
-                let error =
-                    Error::failed(place(Some(entry)) + &message).at(input.path()).hint(hint);
-                Err(match source {
-                    Some(source) => error.because(source),
-                    None => error,
-                })
-            }
-        }
-    }
-}
-
-struct Fault {
-    message: String,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
-}
-
-/// Checks and compresses one code object.
-fn pack_one(
-    wanted: &Wanted,
-    size: u64,
-    stream: &mut dyn Read,
-    mut stored: Vec<u8>,
-) -> Result<Packed, Fault> {
-    thread_local! {
-        static COMPRESSOR: RefCell<Option<(i32, FrameCompressor)>> = const { RefCell::new(None) };
-    }
-    let fault = |message: &str, source: Box<dyn std::error::Error + Send + Sync>| Fault {
-        message: message.to_owned(),
-        source: Some(source),
-    };
-    let mut seen = Seen { stream, head: Vec::new() };
-    let read = match wanted.compression {
-        Compression::None => {
-            stored.clear();
-            seen.read_to_end(&mut stored).map(|_| ())
-        }
-        Compression::Zstd { level } => COMPRESSOR.with_borrow_mut(|slot| {
-            if slot.as_ref().is_none_or(|(at, _)| *at != level) {
-                *slot = Some((level, FrameCompressor::new(level)?));
-            }
-            let (_, compressor) = slot.as_mut().expect("just filled");
-            compressor.compress_into(&mut seen, size, &mut stored)
-        }),
-    };
-    read.map_err(|e| fault("cannot read the code object", e.into()))?;
-    let header =
-        CodeObjectHeader::parse(&seen.head).map_err(|e| fault("is no code object", e.into()))?;
-    match (header.check(&wanted.isa), &header.target) {
-        (IsaCheck::Other, Some(found)) => Err(Fault {
-            message: format!(
-                "a code object is filed under {} but its e_flags say {found}",
-                wanted.isa
-            ),
-            source: None,
-        }),
-        _ => Ok(Packed {
-            archive: wanted.archive,
-            object: wanted.object,
-            // Equal code objects make equal frames, which are smaller to hash.
-            hash: wanted.hashed.then(|| blake3::hash(&stored)),
-            stored,
-        }),
-    }
-}
-
-/// Passes a stream on, keeping its first bytes.
-struct Seen<'a> {
-    stream: &'a mut dyn Read,
-    head: Vec<u8>,
-}
-
-impl Read for Seen<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = self.stream.read(buf)?;
-        let wanted = 64usize.saturating_sub(self.head.len()).min(n);
-        self.head.extend_from_slice(&buf[..wanted]);
-        Ok(n)
-    }
 }

@@ -7,22 +7,24 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Permissions};
 use std::io;
+use std::mem;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
 
-use super::build::{Item, Packed, Set};
+use super::build::{Packing, Set};
 use super::dir::set_mtime;
 use super::input::ArchiveFile;
 use super::keep::Part;
+use super::pack::{Fault, Item, Packed};
 use super::{Entry, KpackPlan, Source};
 use crate::elf::Piece;
 use crate::error::Error;
-use crate::jobs::{Jobs, Queue};
+use crate::jobs::Jobs;
 use crate::kpack::writer::STREAM_OVER;
 use crate::progress::Monitor;
 use crate::read_at::ReadAt;
@@ -126,12 +128,10 @@ impl<'a> Gather<'a> {
         }
         wants.sort_by_key(|want| (want.range.start, want.range.end));
 
-        let queue = jobs.queue(|(set, item, part): Task| (set, item.pack(&part)));
-        let mut passing = Passing { files, sets, queue, held: 0, monitor };
+        let packing = Packing::new(sets, jobs, monitor);
+        let mut passing = Passing { files, packing, held: 0, monitor };
         pass(archive, wants, &mut passing)?;
-        let Passing { mut sets, mut queue, .. } = passing;
-        queue.finish(&mut |(set, packed): Done| sets[set].store(packed?, monitor))?;
-        sets.into_iter().try_for_each(Set::finish)
+        passing.packing.finish()
     }
 }
 
@@ -153,11 +153,11 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn failed(&self, e: io::Error) -> Error {
-        let error = Error::io("cannot write", self.to.path(), e);
-        match super::dir::origin(self.source) {
-            Some(from) => error.hint(format!("its content comes from {}", from.display())),
-            None => error,
-        }
+        let what = match super::dir::origin(self.source) {
+            Some(from) => format!("cannot write what comes from {}", from.display()),
+            None => "cannot write".to_owned(),
+        };
+        Error::output(&what, self.to.path(), e)
     }
 
     /// Makes the file, with the bytes that are not from the archive.
@@ -224,18 +224,13 @@ enum Held {
 struct Reading {
     set: usize,
     chunks: Sender<Arc<[u8]>>,
-    thread: JoinHandle<Result<Vec<Packed>, Error>>,
+    packed: Receiver<Packed>,
+    thread: JoinHandle<Result<(), Fault>>,
 }
-
-/// An item with its set, and the bytes that it reads.
-type Task = (usize, Item, Part<Arc<Vec<u8>>>);
-/// What came of it.
-type Done = (usize, Result<Vec<Packed>, Error>);
 
 struct Passing<'a, 'j> {
     files: Vec<Out<'a>>,
-    sets: Vec<Set<'a>>,
-    queue: Queue<'j, Task, Done>,
+    packing: Packing<'a, 'j>,
     held: u64,
     monitor: &'j dyn Monitor,
 }
@@ -298,8 +293,7 @@ impl Passing<'_, '_> {
             }
             To::Items { items, held } if size > HOLD_UP_TO => {
                 // Each is large: let go of what is held before.
-                let (sets, monitor) = (&mut self.sets, self.monitor);
-                self.queue.finish(&mut |(set, packed): Done| sets[set].store(packed?, monitor))?;
+                self.packing.settle()?;
                 *held = Held::Sent(items.drain(..).map(|(set, item)| read(set, item)).collect());
                 Ok(())
             }
@@ -315,7 +309,11 @@ impl Passing<'_, '_> {
                     .at(path.unwrap_or_default())
                     .hint("the file is damaged; unpacked, as a directory, it can be split"));
                 }
-                *held = Held::Here(Vec::with_capacity(usize::try_from(size).unwrap_or_default()));
+                let size = usize::try_from(size).unwrap_or_default();
+                let buffer = items.first().map(|(_, item)| item.buffers.take(size));
+                let mut buffer = buffer.unwrap_or_default();
+                buffer.clear();
+                *held = Held::Here(buffer);
                 Ok(())
             }
         }
@@ -330,9 +328,17 @@ impl Passing<'_, '_> {
             To::Items { held: Held::Here(held), .. } => held.extend_from_slice(bytes),
             To::Items { held: Held::Sent(readings), .. } => {
                 let chunk: Arc<[u8]> = bytes.into();
-                for reading in readings {
-                    // One that is through with it, or has failed, takes no more.
-                    let _ = reading.chunks.send(Arc::clone(&chunk));
+                for Reading { set, chunks, packed, .. } in readings {
+                    loop {
+                        select! {
+                            // One that is through with it, or has failed, takes no more.
+                            send(chunks, Arc::clone(&chunk)) -> _ => break,
+                            recv(packed) -> packed => match packed {
+                                Ok(packed) => self.packing.store(*set, packed)?,
+                                Err(_) => break,
+                            },
+                        }
+                    }
                 }
             }
             To::Items { held: Held::Not, .. } => {}
@@ -352,23 +358,24 @@ impl Passing<'_, '_> {
             }
             To::Items { items, held: Held::Here(held) } => {
                 self.held -= held.len() as u64;
-                let bytes = Arc::new(held);
-                let (sets, monitor) = (&mut self.sets, self.monitor);
-                for (set, item) in items {
+                let mut bytes = Arc::new(held);
+                let last = items.len().saturating_sub(1);
+                for (i, (set, item)) in items.into_iter().enumerate() {
                     let base = item.range().start;
                     let len = item.input.len();
-                    let cost = item.in_flight_held();
-                    let part = Part { base, bytes: Arc::clone(&bytes), len };
-                    self.queue.push((set, item, part), cost, &mut |(set, packed)| {
-                        sets[set].store(packed?, monitor)
-                    })?;
+                    // The last one has it to itself, so that it need not copy it.
+                    let bytes = if i == last { mem::take(&mut bytes) } else { Arc::clone(&bytes) };
+                    let part = Part { base, bytes, len };
+                    self.packing.item(set, item, Some(part))?;
                 }
             }
             To::Items { held: Held::Sent(readings), .. } => {
-                for Reading { set, chunks, thread } in readings {
+                for Reading { set, chunks, packed, thread } in readings {
                     drop(chunks);
-                    let packed = thread.join().expect("a thread that packs does not panic");
-                    self.sets[set].store(packed?, self.monitor)?;
+                    for packed in packed {
+                        self.packing.store(set, packed)?;
+                    }
+                    thread.join().expect("a thread that packs does not panic")?;
                 }
             }
             To::Items { held: Held::Not, .. } => debug_assert!(range.is_empty()),
@@ -383,7 +390,9 @@ fn read(set: usize, item: Item) -> Reading {
     let at = item.range().start;
     let coming = Coming { chunks: received, current: Arc::from([]), used: 0, at };
     let sent = Sent { len: item.input.len(), coming: Mutex::new(coming) };
-    Reading { set, chunks, thread: thread::spawn(move || item.pack(&sent)) }
+    let (done, packed) = bounded(1);
+    let pack = move || item.pack(&sent, &mut |one| done.send(one).is_ok());
+    Reading { set, chunks, packed, thread: thread::spawn(pack) }
 }
 
 /// A stretch of a file that is being sent, read from its start to its end.

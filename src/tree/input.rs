@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::elf::{self, ElfError, Needs};
 use crate::fatbin::bundle::Bundle;
 use crate::read_at::{OpenFile, ReadAt, Window};
 use crate::tarball::decode::{Decoded, Format};
@@ -67,6 +68,8 @@ pub(super) struct Kept {
     pub ranges: Mutex<Ranges>,
     /// The bundles in it that its wrappers point at, so far as they were recognised.
     pub bundles: BTreeMap<u64, Arc<Bundle>>,
+    /// What it asks of the loader, where it is a program and that could be told.
+    pub needs: Option<Arc<Needs>>,
 }
 
 impl InputFile {
@@ -123,6 +126,20 @@ impl InputFile {
             Place::Member(member) => member.digest,
             _ => None,
         }
+    }
+
+    /// What the file asks of the loader, and offers; `None` where it is no x86-64 program or library.
+    /// Of a member of an archive that is mostly known without reading.
+    pub fn needs(&self) -> Result<Option<Arc<Needs>>, ElfError> {
+        if let Place::Member(Member { kept: Kept { needs: Some(needs), .. }, .. }) = &self.place {
+            return Ok(Some(Arc::clone(needs)));
+        }
+        let cannot = |source| ElfError::Read { what: "the file".into(), offset: 0, source };
+        let open = self.open().map_err(cannot)?;
+        Ok(match elf::probe(&open)? {
+            elf::Kind::Program(image) => Some(Arc::new(Needs::read(&open, &image)?)),
+            _ => None,
+        })
     }
 
     /// Opens it for reading at any place.

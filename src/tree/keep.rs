@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::input::{Kept, Ranges};
-use crate::elf::{self, State};
+use crate::elf::{self, Needs, State};
 use crate::fatbin::FatBinary;
 use crate::fatbin::bundle::{Bundle, is_bundle};
 use crate::read_at::ReadAt;
@@ -35,6 +35,9 @@ const HELD_MAX: u64 = 48 << 20;
 const FIRST: u64 = 64 << 10;
 const LAST_MAX: u64 = 4 << 20;
 
+/// What the relations of one member may take.
+const NEEDS_MAX: u64 = 512 << 10;
+
 /// A marker of common length, to try a conversion with.
 const MARKER: usize = 256;
 
@@ -50,7 +53,7 @@ pub(super) fn keep<E>(
     if !is_program(head) {
         ranges.push(0, &head[..head.len().min(HEAD)]);
         window.go_to(len)?;
-        return Ok(Kept { ranges: Mutex::new(ranges), bundles: BTreeMap::new() });
+        return Ok(Kept { ranges: Mutex::new(ranges), ..Kept::default() });
     }
     let code = code_segments(head);
     let last = last_part(head, len);
@@ -117,6 +120,9 @@ fn last_part(head: &[u8], len: u64) -> Range<u64> {
 /// Leaves what planning reads.
 fn trim(ranges: Ranges, bundles: &BTreeMap<u64, Arc<Bundle>>, len: u64) -> Kept {
     let recorder = Recorder { ranges, len, touched: Mutex::new(Vec::new()) };
+    let needs = needs(&recorder);
+    // Held instead of the tables that it was read from.
+    recorder.touched.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let used = rehearse(&recorder, bundles);
     let mut touched = recorder.touched.into_inner().unwrap_or_else(PoisonError::into_inner);
     touched.sort_unstable();
@@ -132,7 +138,16 @@ fn trim(ranges: Ranges, bundles: &BTreeMap<u64, Arc<Bundle>>, len: u64) -> Kept 
             end = to;
         }
     }
-    Kept { ranges: Mutex::new(kept), bundles: used }
+    Kept { ranges: Mutex::new(kept), bundles: used, needs }
+}
+
+/// What the file asks of the loader. A file that claims to have more names than would fit into it many
+/// times over is read again when somebody asks.
+fn needs(recorder: &Recorder) -> Option<Arc<Needs>> {
+    let elf::Kind::Program(image) = elf::probe(recorder).ok()? else { return None };
+    let needs = Needs::read(recorder, &image).ok()?;
+    let most = (recorder.len / 4 + 2048).min(NEEDS_MAX);
+    (needs.weight() as u64 <= most).then(|| Arc::new(needs))
 }
 
 /// Reads what planning reads; returns the bundles that are in use. Where the file is damaged, or has

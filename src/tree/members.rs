@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::input::{ArchiveFile, Member as InputMember};
 use super::keep::keep;
 use super::{Entry, EntryKind, InputFile, Source, Tree, TreePath};
 use crate::error::{Error, Result};
+use crate::progress::Monitor;
 use crate::tarball::decode::{Decoded, Format};
 use crate::tarball::{Member, MemberKind, Members, TarError};
 
@@ -29,12 +30,13 @@ const WHOLE_MAX: u64 = 1 << 20;
 const WHOLE_IN_ALL: u64 = 8 << 20;
 
 /// The ending of the file beside an archive that has its digest.
-const CHECKSUM: &str = ".sha256sum";
+pub(super) const CHECKSUM: &str = ".sha256sum";
 
 /// Reads the archive at `path`; where a file `{path}.sha256sum` is beside it, its bytes are checked
 /// against that. With `digests`, each member's content is hashed on the way, so that the files of
-/// several archives can be compared without reading them again.
-pub(super) fn archive(path: &Path, digests: bool) -> Result<Tree> {
+/// several archives can be compared without reading them again. The monitor is told of the compressed
+/// bytes.
+pub(super) fn archive(path: &Path, digests: bool, monitor: &dyn Monitor) -> Result<Tree> {
     let format = path.file_name().and_then(|name| Format::of_name(name.to_str()?));
     let Some((_, format)) = format else {
         return Err(Error::usage("is no archive (expected .tar.zst, .tar.xz or .tar.gz)")
@@ -48,7 +50,7 @@ pub(super) fn archive(path: &Path, digests: bool) -> Result<Tree> {
     let mut reading = Reading {
         archive,
         digests,
-        members: Members::new(stream),
+        members: Members::new(Told { stream, monitor, told: 0 }),
         tree: Tree::new(),
         listed: BTreeSet::new(),
         first_names: BTreeMap::new(),
@@ -59,7 +61,7 @@ pub(super) fn archive(path: &Path, digests: bool) -> Result<Tree> {
         reading.member(&member)?;
     }
     let Reading { members, mut tree, first_names, .. } = reading;
-    if let (Some(expected), Some(found)) = (expected, members.into_inner().digest()) {
+    if let (Some(expected), Some(found)) = (expected, members.into_inner().stream.digest()) {
         check(path, &expected, &found)?;
     }
     first_by_path(&mut tree, first_names);
@@ -83,7 +85,7 @@ fn checksum(archive: &Path) -> Result<Option<String>, Error> {
     let path = PathBuf::from(path);
     let file = match File::open(&path) {
         Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("cannot read", &path, e)),
     };
     let mut text = Vec::new();
@@ -127,10 +129,29 @@ fn check(path: &Path, expected: &str, found: &[u8; 32]) -> Result<(), Error> {
     ))
 }
 
-struct Reading {
+/// A stream whose progress is told to a monitor.
+struct Told<'a> {
+    stream: Decoded,
+    monitor: &'a dyn Monitor,
+    told: u64,
+}
+
+impl Read for Told<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.stream.read(buf)?;
+        let taken = self.stream.taken();
+        if taken > self.told {
+            self.monitor.advance(taken - self.told);
+            self.told = taken;
+        }
+        Ok(n)
+    }
+}
+
+struct Reading<'a> {
     archive: Arc<ArchiveFile>,
     digests: bool,
-    members: Members<Decoded>,
+    members: Members<Told<'a>>,
     tree: Tree,
     /// Directories that the archive lists; others come with what is in them.
     listed: BTreeSet<TreePath>,
@@ -140,7 +161,7 @@ struct Reading {
     whole: u64,
 }
 
-impl Reading {
+impl Reading<'_> {
     fn member(&mut self, member: &Member) -> Result<(), Error> {
         let root = self.archive.path().to_owned();
         let bad = |e| damaged(&root, e);

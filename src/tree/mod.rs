@@ -8,6 +8,7 @@ mod input;
 mod keep;
 mod kpack;
 mod members;
+mod pack;
 mod path;
 mod source;
 

@@ -99,6 +99,17 @@ impl OutputDir {
         &self.part
     }
 
+    /// Removes what was made under this name.
+    pub fn discard(&self, name: &str) -> Result<()> {
+        let path = self.part.join(name);
+        match remove_tree(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(Error::output("cannot remove what failed", &path, e).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Moves what was made to its place.
     pub fn finish(mut self) -> Result<()> {
         if self.beside {
@@ -117,7 +128,8 @@ impl OutputDir {
     }
 
     fn place_each(&self) -> Result<()> {
-        let failed = |e| Error::io("cannot move the finished output to its place", &self.output, e);
+        let failed =
+            |e| Error::output("cannot move the finished output to its place", &self.output, e);
         fs::create_dir_all(&self.output).map_err(failed)?;
         let listing = fs::read_dir(&self.part).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut names = listing.map_err(failed)?;
@@ -135,7 +147,7 @@ impl OutputDir {
     /// where the directory was.
     fn place(&self, from: &Path, to: &Path) -> Result<bool> {
         let failed =
-            |e: io::Error| Error::io("cannot move the finished output to its place", to, e);
+            |e: io::Error| Error::output("cannot move the finished output to its place", to, e);
         match fs::rename(from, to) {
             Ok(()) => Ok(false),
             Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(failed(e).into()),

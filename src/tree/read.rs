@@ -9,6 +9,10 @@ use std::sync::Arc;
 
 use super::{Entry, EntryKind, InputFile, Source, Tree, TreePath};
 use crate::error::{Error, Errors, Result};
+use crate::progress::Monitor;
+
+/// The ending of the file beside an archive that has its digest.
+pub const CHECKSUM: &str = super::members::CHECKSUM;
 
 /// Reads the directory `root` with all that is in it. Symbolic links are not followed; several names
 /// of one file become hard links to the first; what is neither directory, file nor link is refused.
@@ -86,7 +90,7 @@ impl Walk {
 /// Reads the archive at `path` (`.tar.zst`, `.tar.xz` or `.tar.gz`) with all that is in it, as a
 /// stream and without unpacking it; the tree is that of the directory it was made from. A file
 /// `{path}.sha256sum` beside it is checked. With `digests`, [`InputFile::digest`] is known of its
-/// members.
-pub fn archive(path: &Path, digests: bool) -> Result<Tree> {
-    super::members::archive(path, digests)
+/// members. `monitor` is told of each byte of the archive that was read; the phase is the caller's.
+pub fn archive(path: &Path, digests: bool, monitor: &dyn Monitor) -> Result<Tree> {
+    super::members::archive(path, digests, monitor)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::input::{ArchiveFile, InputFile, OpenInput};
 use super::kpack::{KpackPlan, KpmPlan};
-use crate::elf::Piece;
+use crate::elf::{self, ElfError, Needs, Piece};
 use crate::read_at::Cursor;
 
 /// The content of a file in a tree.
@@ -65,6 +65,20 @@ impl Source {
             Self::File(input) | Self::Pieces { input, .. } => Some(input.in_archive()?.0),
             Self::Kpack(plan) => plan.archive(),
             Self::Bytes(_) | Self::Kpm(_) => None,
+        }
+    }
+
+    /// What a program or library asks of the loader, and offers; `None` where it is something else. A
+    /// converted one asks for what it was converted from: taking device code out leaves the loader's
+    /// tables as they were.
+    pub fn needs(&self) -> Result<Option<Arc<Needs>>, ElfError> {
+        match self {
+            Self::File(input) | Self::Pieces { input, .. } => input.needs(),
+            Self::Bytes(bytes) => match elf::probe(&&**bytes)? {
+                elf::Kind::Program(image) => Ok(Some(Arc::new(Needs::read(&&**bytes, &image)?))),
+                _ => Ok(None),
+            },
+            Self::Kpack(_) | Self::Kpm(_) => Ok(None),
         }
     }
 

@@ -33,7 +33,6 @@ pub(super) enum Facts {
 /// What a file is read for.
 pub(super) struct Task<'a> {
     pub path: &'a TreePath,
-    pub source: &'a Source,
     pub holds: &'a Holds<'a>,
     /// Whose database file it is.
     pub owner: Option<&'a Owner>,
@@ -44,22 +43,24 @@ pub(super) struct Task<'a> {
 }
 
 /// Reads a file. `None` where it cannot be read at all.
-pub(super) fn look(task: &Task, findings: &mut Findings) -> Option<Facts> {
-    let opened = open(task.source);
-    let read = opened.and_then(|r| {
-        let mut magic = [0; 24];
-        let known = usize::try_from(r.len()).map_or(24, |len| len.min(24));
-        r.read_exact_at(&mut magic[..known], 0)?;
-        Ok((r, magic))
-    });
-    let (r, magic) = match read {
-        Ok(read) => read,
+pub(super) fn look(source: &Source, task: &Task, findings: &mut Findings) -> Option<Facts> {
+    match open(source) {
+        Ok(r) => look_at(&*r, task, findings),
         Err(e) => {
             findings.add(Check::Unreadable, format!("cannot be read: {e}"), "a readable file");
-            return None;
+            None
         }
-    };
-    let r = &*r;
+    }
+}
+
+/// The same with a file that is open.
+pub(super) fn look_at(r: &dyn ReadAt, task: &Task, findings: &mut Findings) -> Option<Facts> {
+    let mut magic = [0; 24];
+    let known = usize::try_from(r.len()).map_or(24, |len| len.min(24));
+    if let Err(e) = r.read_exact_at(&mut magic[..known], 0) {
+        findings.add(Check::Unreadable, format!("cannot be read: {e}"), "a readable file");
+        return None;
+    }
     let name = task.path.file_name();
     let ends = |ending: &str| name.ends_with(ending.as_bytes());
     Some(if ends(".kpack") || magic.starts_with(b"KPAK") {

@@ -124,6 +124,16 @@ checks! {
         "device code that nobody has seen",
         "the section headers were stripped",
         "strip with a tool that leaves section headers, if the file should have device code";
+    /// A library that host code needs is not there.
+    NeededMissing = "needed-missing" 2 Error
+        "a program or library that cannot be loaded",
+        "a library was left out, or comes from elsewhere",
+        "bring the library, or name it with --external if another package does";
+    /// A library that host code needs is where the loader does not look.
+    NeededUnreachable = "needed-unreachable" 2 Warning
+        "a program or library that is loaded only where something else has loaded the other",
+        "a library was moved, or the build left out DT_RUNPATH",
+        "put the library into a lib folder of the prefix, or set DT_RUNPATH to its folder";
 
     /// Content for an ISA that the tree is not for.
     IsaMixed = "isa-mixed" 3 Error
@@ -264,6 +274,42 @@ checks! {
         "content that was left out without anybody knowing",
         "an ISA is in no architecture group, or only a shard that is not the primary one has the file",
         "add the ISA to a group, or set generic_union, if it should be packaged";
+
+    /// A package file that is no whole package, or not what it states.
+    PackageDamaged = "package-damaged" 8 Error
+        "a package that dpkg or rpm refuses, or whose files are not those that were built",
+        "the file was cut short or changed after it was made, or put together by hand",
+        "copy the package again, or make it again";
+    /// Names and versions.
+    PackageControl = "package-control" 8 Error
+        "a package that is not found under its name, or that no upgrade replaces",
+        "the control data or the file's name was edited",
+        "make the package again, or give the file the name that the package says";
+    /// The machine that a package is for.
+    PackageArchitecture = "package-architecture" 8 Error
+        "programs on a machine that cannot run them, or a package that its own machine refuses",
+        "the control data was edited, or a template has a fixed architecture",
+        "make the package again";
+    /// What a package takes on disk.
+    PackageSize = "package-size" 8 Warning
+        "an installation that begins without the room it needs",
+        "files were added or removed without telling the control data",
+        "make the package again";
+    /// A relation that the set cannot meet.
+    RelationUnmet = "relation-unmet" 8 Error
+        "a package that cannot be installed",
+        "a package of the set is missing, or of another version, or a relation was edited",
+        "put the missing package into the set, make all of one version, or name it with --external";
+    /// A group's package without its own generic package.
+    GenericRelation = "generic-relation" 8 Error
+        "kernels beside the libraries of another build, or without any",
+        "a template or the control data lost the relation, or loosened it",
+        "make the package again: each group's package needs exactly its generic one";
+    /// The two formats of a package differ.
+    FormatsDiffer = "formats-differ" 8 Error
+        "users of one distribution who get something else than those of another",
+        "one of the two was made from another build, or left out",
+        "make both formats in one run";
 }
 
 impl Check {

@@ -1,17 +1,15 @@
 //! Invariant 2: host code. What the loader needs, no device code left, a marker that can be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::Checked;
-use super::file::{Facts, Task};
+use super::file::Task;
 use super::finding::{Check, Findings, chain};
 use super::subject::Holds;
 use crate::elf::{self, Dynamic, Image, State, image::HIP_FATBIN_SEGMENT};
 use crate::fatbin::FatBinary;
 use crate::fatbin::wrapper::{self, Magic};
 use crate::kpack::marker::{Marker, ParsedMarker};
-use crate::progress::Monitor;
 use crate::read_at::{ReadAt, read_vec};
 use crate::target::TargetId;
 
@@ -22,6 +20,8 @@ const SHT_NOBITS: u32 = 8;
 pub(super) struct ProgramFacts {
     /// The libraries that it needs.
     pub needed: Vec<String>,
+    /// Where the loader looks for them first: `DT_RUNPATH`, or `DT_RPATH` where there is none.
+    pub search: Option<String>,
     /// Its own name as a library.
     pub soname: Option<String>,
     /// Whether it asks for a program interpreter, so that it is run rather than loaded.
@@ -52,6 +52,7 @@ pub(super) fn program(
     let dynamic = Dynamic::read(r, &image).unwrap_or_default();
     let mut facts = ProgramFacts {
         needed: dynamic.needed,
+        search: dynamic.runpath.or(dynamic.rpath),
         soname: dynamic.soname,
         interpreted: image.segments.iter().any(|segment| segment.p_type == PT_INTERP),
         kpack: None,
@@ -202,29 +203,4 @@ fn kpack_use(r: &dyn ReadAt, image: &Image, findings: &mut Findings) -> Option<K
     let wrappers = wrapper::read(r, image).unwrap_or_default();
     let co_indexes = wrappers.iter().map(|wrapper| wrapper.co_index).collect();
     Some(KpackUse { marker, co_indexes })
-}
-
-/// Tells of libraries that are needed and not among the artifacts: whether the system has them is
-/// for packages to say.
-pub(super) fn needed(checked: &[Checked], monitor: &dyn Monitor) {
-    let programs = || {
-        checked.iter().flat_map(|artifact| {
-            artifact.facts.iter().filter_map(move |(path, facts)| match facts {
-                Facts::Program(program) => Some((artifact, path, program)),
-                _ => None,
-            })
-        })
-    };
-    let have: BTreeSet<&str> = programs().filter_map(|(.., p)| p.soname.as_deref()).collect();
-    let mut missing: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (artifact, path, program) in programs() {
-        for needed in program.needed.iter().filter(|needed| !have.contains(needed.as_str())) {
-            missing.entry(needed).or_default().insert(format!("{}/{path}", artifact.label));
-        }
-    }
-    for (needed, by) in missing {
-        let first = by.first().map(String::as_str).unwrap_or_default();
-        let more = if by.len() > 1 { format!(" and {} more", by.len() - 1) } else { String::new() };
-        monitor.detail(&format!("{needed} is not among the artifacts; needed by {first}{more}"));
-    }
 }

@@ -12,8 +12,8 @@ use super::subject::Holds;
 use crate::database::Owner;
 use crate::fatbin::BundleError;
 use crate::fatbin::bundle::{self, Bundle};
-use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
-use crate::read_at::{Cursor, ReadAt};
+use crate::fatbin::code_object::{CodeObjectError, CodeObjectHeader, IsaCheck};
+use crate::read_at::ReadAt;
 use crate::target::TargetId;
 
 /// Reads a `.co` or `.hsaco` file, or one that begins like them: a code object or a bundle of them.
@@ -29,20 +29,20 @@ pub(super) fn code_file(
     if bundle::is_bundle(magic) {
         return code_bundle(r, owner, findings);
     }
-    match code_object(&mut Cursor::new(r, 0, r.len()), r.len(), false) {
-        Ok((Ok(header), _)) => {
+    match CodeObjectHeader::read(r) {
+        Ok(header) => {
             if let Some(owner) = owner
                 && !owner.runs(&header)
             {
                 other(&header, owner, findings);
             }
         }
-        Ok((Err(e), _)) => {
-            let what = format!("is no whole code object: {}", chain(&e));
-            findings.add(Check::DatabaseDamaged, what, "an AMDGPU ELF file or a bundle of them");
+        Err(CodeObjectError::Io { source, .. }) => {
+            findings.add(Check::Unreadable, format!("cannot be read: {source}"), "a readable file");
         }
         Err(e) => {
-            findings.add(Check::Unreadable, format!("cannot be read: {e}"), "a readable file");
+            let what = format!("is no whole code object: {}", chain(&e));
+            findings.add(Check::DatabaseDamaged, what, "an AMDGPU ELF file or a bundle of them");
         }
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn check(checked: &[Checked], findings: &mut Vec<Finding>) {
                 add(Check::IsaMixed, path, what, artifact.holds.expected());
             }
             let group = artifact.artifact.name.prefix();
-            if kpack.group_name != group {
+            if kpack.group_name != group && !artifact.packaged {
                 let what = format!("is an archive of `{}`", kpack.group_name);
                 add(Check::KpackName, path, what, format!("one of `{group}`"));
             }

@@ -64,6 +64,29 @@ impl<'a> Installed<'a> {
         })
     }
 
+    /// Every file and link with its artifact, as the path once installed and the place.
+    pub fn files<'s>(
+        &'s self,
+        checked: &'s [Checked<'a>],
+    ) -> impl Iterator<Item = (&'s TreePath, String)> {
+        self.entries.iter().filter_map(|(installed, &(i, path))| {
+            let artifact = &checked[i];
+            let entry = artifact.artifact.tree.get(path)?;
+            (!entry.is_dir()).then(|| (installed, format!("{}/{path}", artifact.label)))
+        })
+    }
+
+    /// Whether an installed folder has a file of that name, through links or not.
+    pub fn has(&self, checked: &[Checked<'a>], folder: &TreePath, name: &str) -> bool {
+        let path = TreePath::new(name).map(|name| folder.join(&name));
+        path.is_ok_and(|path| self.find(checked, &path).is_some())
+    }
+
+    /// Whether something is installed there.
+    pub fn is_there(&self, path: &TreePath) -> bool {
+        self.entries.contains_key(path)
+    }
+
     /// The files directly in an installed directory.
     pub fn in_directory<'s>(&'s self, dir: &'s TreePath) -> impl Iterator<Item = &'s TreePath> {
         self.entries.keys().filter(move |path| path.parent().as_ref() == Some(dir))
@@ -85,7 +108,9 @@ pub(super) fn check(checked: &[Checked], findings: &mut Vec<Finding>) {
         }
         modes(artifact, findings);
     }
-    paths(checked, findings);
+    if !checked.iter().any(|checked| checked.packaged) {
+        paths(checked, findings);
+    }
     links(checked, findings);
 }
 
@@ -104,6 +129,8 @@ fn generic(artifact: &Checked, findings: &mut Vec<Finding>) {
     for (path, facts) in &artifact.facts {
         match facts {
             Facts::Kpack(_) => add(path, "is a kpack archive".into()),
+            // One manifest speaks of all groups' archives.
+            Facts::Kpm(_) if artifact.packaged => {}
             Facts::Kpm(_) => add(path, "is a kpack manifest".into()),
             _ => {}
         }
@@ -111,8 +138,6 @@ fn generic(artifact: &Checked, findings: &mut Vec<Finding>) {
     for (path, owner) in &artifact.owners {
         match owner {
             Owner::Isa(isa) => add(path, format!("is a database file for {isa}")),
-            // Where several groups have members of a family, its files go with the generic ones.
-            Owner::Family(_) if artifact.recombined => {}
             Owner::Family(family) => {
                 add(path, format!("is a database file for the family {family}"));
             }
@@ -125,6 +150,10 @@ fn device(artifact: &Checked, findings: &mut Vec<Finding>) {
         let facts = artifact.facts.get(path);
         let of_kpacks = matches!(facts, Some(Facts::Kpack(_) | Facts::Kpm(_)));
         if of_kpacks || artifact.owners.contains_key(path) {
+            continue;
+        }
+        // Licences and changelogs lie outside of the prefix.
+        if artifact.packaged && installed_path(artifact, path).is_none() {
             continue;
         }
         let what = match (facts, &entry.kind) {

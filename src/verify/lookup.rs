@@ -107,7 +107,14 @@ impl<'c, 'a> Search<'c, 'a> {
             ParsedMarker::Map(marker) => marker.kernel_name.clone(),
             ParsedMarker::Text(_) => expected.clone(),
         };
-        if name != expected {
+        // A package does not say which prefix of the build its files come from.
+        let right = if artifact.packaged {
+            name.ends_with(&format!("/{installed}"))
+        } else {
+            name == expected
+        };
+        let expected = if artifact.packaged { format!("…/{installed}") } else { expected };
+        if !right && matches!(kpack.marker, ParsedMarker::Map(_)) {
             findings.push(Finding::new(
                 Check::MarkerName,
                 &artifact.label,
@@ -182,7 +189,10 @@ impl<'c, 'a> Search<'c, 'a> {
     /// Every kernel of every archive is asked for by a binary, and found where its marker says.
     fn kernels(&self, findings: &mut Vec<Finding>) {
         for device in self.devices() {
-            let layout = Installed::of(self.checked, self.generics().chain([device]));
+            let group = self.checked[device].artifact.name.target.as_str();
+            let shared = self.members.iter().copied();
+            let shared = shared.filter(|&i| self.checked[i].holds.is_shared_by(group));
+            let layout = Installed::of(self.checked, self.generics().chain([device]).chain(shared));
             let label = &self.checked[device].label;
             for (path, kpack) in self.archives(device) {
                 let mut found = |check, few: &Few, one: &str, several: &str, expected: String| {

@@ -3,12 +3,13 @@
 //! | | what must always hold | checked in |
 //! |---|---|---|
 //! | 1 | every artifact has a manifest; every file lies under one of its prefixes | `read` |
-//! | 2 | no fat binary is left in a generic tree: device code gone, wrappers at one valid marker | `host` |
+//! | 2 | no fat binary is left in a generic tree: device code gone, wrappers at one valid marker; host code is whole and has the libraries it needs | `host`, `needed` |
 //! | 3 | each tree holds its own ISAs only, by code objects, archives and names alike | `isa`, `kpack` |
 //! | 4 | every archive opens, every kernel decompresses to its size and is a code object | `kpack`, `kpm` |
 //! | 5 | every kernel is found where the marker says, installed, by the runtime's search | `lookup` |
 //! | 6 | no host code in device trees, no archive in generic ones, no path in two | `layout` |
 //! | 7 | every kernel and file of the input is in the output, byte for byte | `source` |
+//! | 8 | packages are whole, say what they hold, and have what they need in the set | `packages` |
 //!
 //! Nothing stops at the first fault: a damaged file becomes a [`Finding`] and the rest is checked.
 //! Each check has an id, listed with cause and mend in [`Check`] and `docs/verify.md`.
@@ -26,6 +27,8 @@ mod kpack;
 mod kpm;
 mod layout;
 mod lookup;
+mod needed;
+mod packages;
 mod read;
 mod source;
 mod subject;
@@ -46,6 +49,8 @@ use crate::tree::{EntryKind, Source, TreePath};
 
 pub use finding::{About, Check, Finding, Severity};
 pub use junit::junit;
+pub use needed::ExternalNeed;
+pub use packages::{PackageOptions, packages};
 
 use file::{Facts, Task};
 use finding::Findings;
@@ -62,11 +67,20 @@ pub struct Options<'a> {
     pub source: Option<&'a [Shard]>,
     /// Findings that are known and accepted.
     pub allow: Vec<Allow>,
+    /// SONAMEs of libraries that may come from elsewhere, beside those of the base system. Where there
+    /// is any, they are all: what else is needed and not there is an error.
+    pub external: Vec<Glob>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { databases: Databases::known(), config: None, source: None, allow: Vec::new() }
+        Self {
+            databases: Databases::known(),
+            config: None,
+            source: None,
+            allow: Vec::new(),
+            external: Vec::new(),
+        }
     }
 }
 
@@ -94,7 +108,7 @@ pub struct Allowed {
 /// What verifying found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The artifacts that were checked, sorted.
+    /// The artifacts (or package files) that were checked, sorted.
     pub artifacts: Vec<String>,
     /// Files and links in them.
     pub files: u64,
@@ -106,6 +120,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings that were accepted, in the same order.
     pub allowed: Vec<Allowed>,
+    /// Libraries that are needed, that no artifact brings, and that nobody has named as external.
+    pub needs: Vec<ExternalNeed>,
     /// One line for each invariant that was checked.
     pub summary: Vec<InvariantSummary>,
 }
@@ -140,7 +156,7 @@ impl Report {
 }
 
 /// The invariants in short, by number.
-const INVARIANTS: [(u8, &str); 7] = [
+const INVARIANTS: [(u8, &str); 8] = [
     (1, "manifests list the prefixes of all files"),
     (2, "host code is whole and without device code"),
     (3, "each tree holds its own ISAs only"),
@@ -148,6 +164,7 @@ const INVARIANTS: [(u8, &str); 7] = [
     (5, "the runtime finds every kernel"),
     (6, "each file is in the right tree, each path once"),
     (7, "nothing of the input is lost or changed"),
+    (8, "packages are whole, and their relations closed"),
 ];
 
 /// An artifact with what was found out about its files.
@@ -157,6 +174,8 @@ struct Checked<'a> {
     holds: Holds<'a>,
     /// The artifacts are those of groups.
     recombined: bool,
+    /// It is a package: its paths are those below `/`, and it can have several components in it.
+    packaged: bool,
     /// Whose database file or link it is.
     owners: BTreeMap<&'a TreePath, Owner>,
     /// Of every file that can be read; not of links.
@@ -205,6 +224,7 @@ fn verify(
                 label: artifact.name.to_string(),
                 holds: Holds::of(artifact, options.config, recombined),
                 recombined,
+                packaged: false,
                 owners: owners.collect(),
                 facts: BTreeMap::new(),
             }
@@ -221,8 +241,15 @@ fn verify(
         let run = (jobs, monitor);
         source::check(&checked, shards, &options.databases, options.config, run, &mut findings)?;
     }
-    host::needed(&checked, monitor);
-    Ok(report(&checked, bytes, findings, options))
+    let needs = needed::check(&checked, options.source, &options.external, &mut findings);
+    for ExternalNeed { soname, needed_by, files } in &needs {
+        let more = if *files > 1 { format!(" and {} more", files - 1) } else { String::new() };
+        monitor
+            .detail(&format!("{soname} is not among the artifacts; needed by {needed_by}{more}"));
+    }
+    let invariants: &[u8] =
+        if options.source.is_some() { &[1, 2, 3, 4, 5, 6, 7] } else { &[1, 2, 3, 4, 5, 6] };
+    Ok(report(&checked, (bytes, needs), findings, options, invariants))
 }
 
 /// Opens every file once and keeps what is found out. Returns the bytes of all files.
@@ -252,13 +279,12 @@ fn look_at_files(
         let mut found = Findings::new(&artifact.label, &file);
         let task = Task {
             path,
-            source,
             holds: &artifact.holds,
             owner: artifact.owners.get(path),
             debug: artifact.artifact.name.component == "dbg",
             hash: options.source.is_some(),
         };
-        let facts = file::look(&task, &mut found);
+        let facts = file::look(source, &task, &mut found);
         monitor.advance(source.len().unwrap_or(0));
         (facts, found.list)
     });
@@ -274,9 +300,10 @@ fn look_at_files(
 
 fn report(
     checked: &[Checked],
-    bytes: u64,
+    (bytes, needs): (u64, Vec<ExternalNeed>),
     mut findings: Vec<Finding>,
     options: &Options,
+    invariants: &[u8],
 ) -> Report {
     findings.sort();
     findings.dedup();
@@ -298,9 +325,8 @@ fn report(
             _ => 0,
         });
     let files = checked.iter().flat_map(|artifact| artifact.artifact.tree.iter());
-    let last = if options.source.is_some() { 7 } else { 6 };
-    let summary =
-        INVARIANTS.iter().filter(|(number, _)| *number <= last).map(|&(invariant, holds)| {
+    let summary = INVARIANTS.iter().filter(|(number, _)| invariants.contains(number)).map(
+        |&(invariant, holds)| {
             let count = |severity| {
                 findings
                     .iter()
@@ -309,12 +335,14 @@ fn report(
             };
             let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
             InvariantSummary { invariant, holds, errors, warnings }
-        });
+        },
+    );
     Report {
         artifacts: checked.iter().map(|artifact| artifact.label.clone()).collect(),
         files: files.filter(|(_, entry)| !entry.is_dir()).count() as u64,
         kernels: kernels.sum(),
         bytes,
+        needs,
         summary: summary.collect(),
         findings,
         allowed,

@@ -441,12 +441,7 @@ impl Compare<'_, '_> {
         let has = |&i: &usize| self.checked[i].artifact.tree.get(path).is_some_and(|e| !e.is_dir());
         let place = match owner {
             None => self.generic(component).filter(has),
-            Some(owner) => {
-                let shared = matches!(owner, Owner::Family(_)) && self.recombined();
-                self.devices(component)
-                    .find(has)
-                    .or_else(|| self.generic(component).filter(|_| shared).filter(has))
-            }
+            Some(_) => self.devices(component).find(has),
         };
         let first = &self.origins[list[0]];
         let Some(place) = place else {
@@ -483,9 +478,10 @@ impl Compare<'_, '_> {
         let primary = self.config.map(|config| config.primary_shard.as_str());
         let meant = match owner {
             Some(Owner::Isa(isa)) => self.left_out(component, isa),
-            Some(Owner::Family(family)) => {
-                family.members().all(|isa| self.left_out(component, &isa))
-            }
+            Some(Owner::Family(family)) => match self.config {
+                Some(config) => config.groups_with(component, family).is_empty(),
+                None => family.members().all(|isa| self.left_out(component, &isa)),
+            },
             // A file that only some shards have is taken from the primary one.
             None => {
                 self.recombined()

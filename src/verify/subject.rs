@@ -2,7 +2,7 @@
 
 use super::Checked;
 use super::finding::{Check, Finding};
-use crate::artifact::ArtifactTree;
+use crate::artifact::{ArtifactTree, shared_family, shared_target};
 use crate::config::PackagingConfig;
 use crate::database::Owner;
 use crate::target::{Family, TargetId};
@@ -18,6 +18,12 @@ pub(super) enum Holds<'a> {
     Family(Family),
     /// A group's, as recombining makes it.
     Group(Members<'a>),
+    /// Database files of a family that several groups share, as recombining makes it.
+    Shared {
+        family: Family,
+        /// The groups, where a configuration says.
+        groups: Option<Vec<&'a str>>,
+    },
 }
 
 /// The ISAs of a group.
@@ -25,6 +31,8 @@ pub(super) enum Holds<'a> {
 pub(super) enum Members<'a> {
     /// Those that the configuration gives the group of this name, of this component.
     Configured(&'a PackagingConfig, String, &'a str),
+    /// These, with the feature variants of those without features.
+    Listed(Vec<TargetId>),
     /// The name is that of a family: its processors.
     Family(Family),
     /// The name is that of a processor: it and its feature variants.
@@ -50,6 +58,11 @@ impl<'a> Holds<'a> {
                 return Self::Group(Members::Configured(config, component, target));
             }
         }
+        if let Some(family) = shared_family(target) {
+            let component = artifact.name.prefix();
+            let groups = config.map(|config| config.groups_with(&component, &family));
+            return Self::Shared { family, groups };
+        }
         let isa = target.parse::<TargetId>().ok();
         match (isa, Family::parse(target)) {
             (Some(isa), _) if !recombined => Self::Isa(isa),
@@ -65,13 +78,17 @@ impl<'a> Holds<'a> {
     /// Whether code for an ISA may be in it.
     pub fn allows(&self, isa: &TargetId) -> bool {
         match self {
-            Self::Generic => false,
+            // Archives are of one ISA, so no group shares one.
+            Self::Generic | Self::Shared { .. } => false,
             Self::Isa(own) => own == isa,
-            Self::Family(family) => family_takes(family, isa),
+            Self::Family(family) => family.runs(isa),
             Self::Group(Members::Configured(config, component, name)) => {
                 config.group_of(component, isa) == Some(name)
             }
-            Self::Group(Members::Family(family)) => family_takes(family, isa),
+            Self::Group(Members::Listed(isas)) => {
+                isas.iter().any(|own| isa.search_order().contains(own))
+            }
+            Self::Group(Members::Family(family)) => family.runs(isa),
             Self::Group(Members::Processor(own)) => own == isa.processor(),
             Self::Group(Members::Unknown) => true,
         }
@@ -82,8 +99,24 @@ impl<'a> Holds<'a> {
         match (self, owner) {
             (Self::Family(own), Owner::Family(family)) => own == family,
             (Self::Isa(_), Owner::Family(_)) | (Self::Family(_), Owner::Isa(_)) => false,
+            (Self::Shared { family: own, .. }, Owner::Family(family)) => {
+                shared_target(own) == shared_target(family)
+            }
+            (Self::Group(Members::Configured(config, component, name)), Owner::Family(family)) => {
+                config.groups_with(component, family) == [*name]
+            }
             (_, Owner::Isa(isa)) => self.allows(isa),
             (_, Owner::Family(family)) => family.members().any(|isa| self.allows(&isa)),
+        }
+    }
+
+    /// Whether the packages of a group need what is in this one. Without a configuration any may.
+    pub fn is_shared_by(&self, group: &str) -> bool {
+        match self {
+            Self::Shared { groups, .. } => {
+                groups.as_ref().is_none_or(|groups| groups.contains(&group))
+            }
+            _ => false,
         }
     }
 
@@ -100,19 +133,19 @@ impl<'a> Holds<'a> {
                 let isas = group.map(|group| group.architectures.join(", ")).unwrap_or_default();
                 format!("the ISAs of the group {name} only ({isas})")
             }
+            Self::Group(Members::Listed(isas)) => {
+                let isas: Vec<_> = isas.iter().map(ToString::to_string).collect();
+                format!("the ISAs that the package lists only ({})", isas.join(", "))
+            }
             Self::Group(Members::Processor(own)) => format!("{own} and its feature variants only"),
             Self::Group(Members::Unknown) => "the group's ISAs only".into(),
+            Self::Shared { family, groups } => {
+                let groups = groups.as_ref().map(|groups| groups.join(", "));
+                let groups = groups.map_or("several groups".into(), |g| format!("the groups {g}"));
+                format!("database files for the family {family} only, which {groups} share")
+            }
         }
     }
-}
-
-/// A family's ISAs, and the generic processors whose code they run.
-fn family_takes(family: &Family, isa: &TargetId) -> bool {
-    family.contains(isa)
-        || isa.is_generic()
-            && family.members().any(|member| {
-                member.known().and_then(|known| known.generic) == Some(isa.processor())
-            })
 }
 
 /// Whether the artifacts are those of groups. Without a configuration their names tell: a target that
@@ -152,6 +185,21 @@ pub(super) fn check_groups(
     for artifact in checked.iter().filter(|checked| checked.recombined) {
         let groups = config.groups_of(&artifact.artifact.name.prefix());
         let target = &artifact.artifact.name.target;
+        if let Holds::Shared { family, groups: Some(sharing) } = &artifact.holds {
+            if sharing.len() < 2 {
+                findings.push(Finding::new(
+                    Check::GroupUnknown,
+                    &artifact.label,
+                    "",
+                    match sharing.first() {
+                        Some(one) => format!("only the group {one} has ISAs of {family}"),
+                        None => format!("no group of the configuration has ISAs of {family}"),
+                    },
+                    "what two or more groups of the configuration share",
+                ));
+            }
+            continue;
+        }
         if !matches!(artifact.holds, Holds::Generic) && !groups.contains_key(target) {
             let names: Vec<_> = groups.keys().map(String::as_str).collect();
             findings.push(Finding::new(

@@ -2,12 +2,15 @@
 """Finds every code object of fat artifacts again in an installed tree, the way the loader and the HIP
 runtime would, and compares it byte for byte.
 
-    kernels.py --root ROOT ORIGINAL...
+    kernels.py [--same-files] --root ROOT ORIGINAL...
 
 ORIGINAL  an artifact directory as a build made it, or a directory of such (a shard). Where several
           hold one host file, the first one named is the one that must be installed; the code objects of
           all are looked for, under the wrapper of the same position.
 ROOT      the prefixes of the split artifacts, or the content of packages, laid over one root.
+--same-files
+          A file without device code that several originals hold is the same in all of them: what is
+          installed is the union of all that they have, not the first one's.
 
 Everything is read here, from the formats' descriptions: this file uses none of gfxpack's code.
 
@@ -329,8 +332,9 @@ def search_order(target):
 
 
 class Check:
-    def __init__(self, root):
+    def __init__(self, root, same_files=False):
         self.root = os.path.abspath(root)
+        self.same_files = same_files
         self.archives = {}
         self.claimed = set()  # (archive, name, isa) that an original accounts for
         self.isas = set()
@@ -512,6 +516,9 @@ class Check:
                     self.binary(relative, fat)
                 else:
                     self.plain(relative, paths[0])
+                    for other in paths[1:] if self.same_files else []:
+                        if not same_entry(other, paths[0]):
+                            raise Bad(f"{other} is not the same as {paths[0]}")
             except FAILURES as error:
                 self.complain(f"{relative}: {error}")
         for path in walk(self.root):
@@ -539,6 +546,13 @@ class Check:
                     self.complain(f"{relative}: {name} for {isa} is in no original")
         if named != set(range(len(kpack.blobs))):
             self.complain(f"{relative}: it stores kernels that have no name")
+
+
+def same_entry(one, other):
+    links = os.path.islink(one), os.path.islink(other)
+    if any(links):
+        return all(links) and os.readlink(one) == os.readlink(other)
+    return same_bytes(one, other)
 
 
 def same_bytes(one, other):
@@ -591,9 +605,10 @@ def artifacts_in(path):
 def main():
     parser = argparse.ArgumentParser(description="Compares an installed tree with the fat artifacts it was made from.")
     parser.add_argument("--root", required=True)
+    parser.add_argument("--same-files", action="store_true")
     parser.add_argument("originals", nargs="+", metavar="ORIGINAL")
     arguments = parser.parse_args()
-    check = Check(arguments.root)
+    check = Check(arguments.root, arguments.same_files)
     check.run([artifact for path in arguments.originals for artifact in artifacts_in(path)])
     summary = {"isas": sorted(check.isas), "converted": check.converted, "hidden": check.hidden(), "mismatches": check.wrong}
     print(json.dumps({**check.count, **summary}))

@@ -77,6 +77,26 @@ pub fn ok(command: &mut Command) -> String {
     ran.stdout
 }
 
+/// Runs a command that must succeed; returns the most memory that it had resident, in KiB.
+#[track_caller]
+pub fn peak_memory(command: &mut Command) -> u64 {
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let mut peak = 0;
+    let ended = loop {
+        if let Some(ended) = child.try_wait().unwrap() {
+            break ended;
+        }
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let high = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = high.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    };
+    assert!(ended.success(), "{command:?}: {ended}");
+    assert!(peak > 0, "{command:?} was over before it was looked at");
+    peak
+}
+
 /// Runs a command that must end with that status; returns its standard error.
 #[track_caller]
 pub fn fails(command: &mut Command, status: i32) -> String {
@@ -86,7 +106,7 @@ pub fn fails(command: &mut Command, status: i32) -> String {
 }
 
 /// The fixtures, compiled afresh once for each run of a test crate's sources: `runtime/` with the
-/// stand-in for the HIP runtime and `load`, and `shards/`.
+/// stand-in for the HIP runtime and `load`, `shards/`, and `fourth/` with one shard of another kind.
 pub fn fixtures() -> &'static Path {
     static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
     FIXTURES.get_or_init(|| {
@@ -192,6 +212,34 @@ pub fn install(artifacts: &[PathBuf], root: &Path) {
             }
         }
     }
+}
+
+/// The checker of installed trees, which shares nothing with the crate; originals and options are to be
+/// added.
+pub fn kernel_checker(root: &Path) -> Command {
+    // Not the first python3 in the path, which may be one without Debian's modules.
+    let mut command = tool("/usr/bin/python3", "python3 python3-msgpack python3-zstandard");
+    command.arg(repo().join("tests/check/kernels.py")).arg("--root").arg(root);
+    command
+}
+
+/// Artifacts have no installed path in common, but those of manifests of archives. Returns the number of
+/// paths.
+#[track_caller]
+pub fn assert_no_path_twice(artifacts: &[PathBuf]) -> usize {
+    let mut owner = BTreeMap::new();
+    for artifact in artifacts {
+        let manifest = fs::read_to_string(artifact.join("artifact_manifest.txt")).unwrap();
+        for prefix in manifest.lines() {
+            let base = artifact.join(prefix);
+            for file in if base.exists() { files(&base) } else { Vec::new() } {
+                if let Some(other) = owner.insert(file.clone(), artifact) {
+                    assert!(file.ends_with(".kpm"), "{file}: in {other:?} and {artifact:?}");
+                }
+            }
+        }
+    }
+    owner.len()
 }
 
 /// Two snapshots must be the same; names what is not.

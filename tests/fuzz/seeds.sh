@@ -13,7 +13,7 @@ seeds=$work/seeds
 cargo build --quiet --locked --manifest-path "$root/Cargo.toml" --bin gfxpack
 gfxpack=${CARGO_TARGET_DIR:-$root/target}/debug/gfxpack
 
-mkdir -p "$seeds"/{bundle,ccob,code_object,elf_convert,inspect_deb,inspect_rpm,kpack,kpm,marker,tar}
+mkdir -p "$seeds"/{archive,bundle,ccob,code_object,elf_convert,inspect_deb,inspect_rpm,kpack,kpm,marker,tar}
 
 # Copies files, called by their contents so that equal ones come once, up to a size that mutates well.
 take() {
@@ -52,6 +52,11 @@ for file in "${files[@]}"; do
 done
 found "$shards/gfx1151-build" \( -name '*.co' -o -name '*.hsaco' \)
 take code_object 20000 "${files[@]}"
+
+for artifact in "$shards"/gfx1151-build/*/; do
+  tar --create --format pax --sort name --mtime @0 --directory "$artifact" --file "$work/tar" .
+  take archive 100000 "$work/tar"
+done
 
 build() {
   "$gfxpack" --quiet build --input-shards-dir "$shards" --config "$root/examples/packaging-config.json" \

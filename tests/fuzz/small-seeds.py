@@ -144,6 +144,19 @@ for members in FILES[:2], FILES, LONG, [("../../x", tarfile.REGTYPE, b""), ("/ab
             # A name that the form cannot hold.
             pass
 
+MANIFEST = ("artifact_manifest.txt", tarfile.REGTYPE, b"p\n")
+TREE = [
+    MANIFEST,
+    ("p", tarfile.DIRTYPE, b""),
+    ("p/a", tarfile.REGTYPE, b"abc" * 300),
+    ("p/b", tarfile.LNKTYPE, "p/a"),
+    ("p/c", tarfile.SYMTYPE, "a"),
+    ("p/" + "n" * 150, tarfile.REGTYPE, b""),
+]
+for members in [MANIFEST], TREE, TREE[::-1], TREE + [("p/../../x", tarfile.REGTYPE, b"")]:
+    for form in tarfile.GNU_FORMAT, tarfile.PAX_FORMAT:
+        seed("archive", tar(members, form))
+
 # Changes to the headers of a good file: which file; what, which, field, how, value.
 for which in range(5):
     seed("elf_convert", bytes([which]))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use gfxpack::package::Format;
 use gfxpack::package::compress::Compression;
+use gfxpack::package::elfdeps::Distro;
 use gfxpack::target::TargetId;
 use gfxpack::tree::TreePath;
 
@@ -62,23 +63,17 @@ pub enum Color {
     Never,
 }
 
+/// What is not described here is described at its arguments: that says more.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show which architectures artifacts, shards or files have code for, and draft a configuration
     Discover(Discover),
-    /// Split fat artifacts into host code and the GPU code of each architecture
     Split(Split),
-    /// Regroup the split artifacts of all shards as a packaging configuration says
     Recombine(Recombine),
-    /// Check that split or recombined artifacts hold what users need
     Verify(Verify),
     /// Write .deb and .rpm packages from recombined artifacts
     Package(Package),
-    /// Split, recombine and package in one pass, without trees in between
     Build(Build),
-    /// Show what a package, archive, binary, bundle or code object holds, or how two differ
     Inspect(Inspect),
-    /// Take code objects out of a kpack archive, a fat binary or a bundle, into files
     Extract(Extract),
     /// Print the JSON Schema of a configuration file
     Schema(Schema),
@@ -236,8 +231,19 @@ pub enum KpackCompression {
     None,
 }
 
+/// Split fat artifacts into host code and the GPU code of each architecture
+///
+/// One artifact (--artifact-dir) is split as a whole or not at all. In a batch
+/// (--batch-artifact-parent-dir) each artifact is split for itself: where a file of one is damaged or
+/// cannot be read, nothing of that artifact is in the output, the others are there whole, every fault
+/// is told, and the status is 1. The last error then says that the output is incomplete, and which
+/// artifacts failed. Where all fail, or the output itself cannot be written, as on a full disk, nothing
+/// is placed. recombine and build need all artifacts: one that is bad fails the run.
 #[derive(Debug, ClapArgs)]
 #[command(group = clap::ArgGroup::new("input").required(true))]
+#[command(after_help = "Examples:\n  \
+    gfxpack split --artifact-dir blas_lib_gfx110X-dgpu --artifact-prefix blas_lib --output-dir out\n  \
+    gfxpack split --batch-artifact-parent-dir shards/gfx110X-build --output-dir split/gfx110X-build")]
 pub struct Split {
     /// One artifact: a directory, or an archive of one (.tar.zst, .tar.xz, .tar.gz), which is read as
     /// a stream, and checked where a .sha256sum is beside it
@@ -247,7 +253,7 @@ pub struct Split {
     #[arg(long, value_name = "NAME", conflicts_with = "batch_artifact_parent_dir")]
     pub artifact_prefix: Option<String>,
     /// A shard: all artifacts in this directory, directories and archives, their prefixes taken from
-    /// their names
+    /// their names. One that is bad is left out, and the others are split
     #[arg(long, value_name = "DIR", group = "input")]
     pub batch_artifact_parent_dir: Option<PathBuf>,
     /// Where the split artifacts go
@@ -261,11 +267,15 @@ pub struct Split {
     /// Accepted for existing scripts: bundles are read without it
     #[arg(long, value_name = "FILE")]
     pub clang_offload_bundler: Option<PathBuf>,
-    /// Replace what is there
+    /// Replace what is there. A batch replaces the whole directory, also where some artifacts failed
+    /// (what an earlier run made of them is gone), and leaves it as it is where all did
     #[arg(long)]
     pub force: bool,
 }
 
+/// Regroup the split artifacts of all shards as a packaging configuration says
+///
+/// All or nothing: where one artifact is bad, all faults are told and nothing is written.
 #[derive(Debug, ClapArgs)]
 pub struct Recombine {
     /// Directory with a directory of split artifacts for each shard
@@ -296,8 +306,18 @@ pub struct Recombine {
     gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml")]
 pub struct Verify {
     /// A directory of split or of recombined artifacts
-    #[arg(long, value_name = "DIR")]
-    pub artifacts_dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "packages_dir")]
+    pub artifacts_dir: Option<PathBuf>,
+    /// A directory of .deb and .rpm files instead: one set of packages, in one format or in both
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["artifacts_dir", "source"])]
+    pub packages_dir: Option<PathBuf>,
+    /// Where the packages install everything
+    #[arg(long, value_name = "DIR", default_value = "/opt/rocm", requires = "packages_dir")]
+    pub install_prefix: String,
+    /// Directory for unnamed temporary files, each as large as the largest archive or library of a
+    /// package
+    #[arg(long, value_name = "DIR", requires = "packages_dir")]
+    pub tmp_dir: Option<PathBuf>,
     /// What they were made from: the shard of split artifacts, the directory of shards of recombined
     /// ones, archives among them or not; then also nothing of it may be lost or changed
     #[arg(long, value_name = "DIR")]
@@ -310,6 +330,12 @@ pub struct Verify {
     /// Let warnings fail as well
     #[arg(long)]
     pub warnings_as_errors: bool,
+    /// SONAME of a library, or name of a package, that comes from elsewhere, as libamdhip64.so.*
+    /// (repeatable). With this, everything else that is needed must be there; without, what is missing
+    /// is listed, and only what --source has, or what is of the set's own version, is an error. glibc
+    /// and GCC's libraries need not be named
+    #[arg(long, value_name = "GLOB")]
+    pub external: Vec<String>,
     /// Accept findings of a check, with a reason that the report repeats
     #[arg(long, value_name = "ID:GLOB=REASON")]
     pub allow: Vec<String>,
@@ -345,6 +371,16 @@ pub struct Packaging {
     /// Where everything is installed
     #[arg(long, value_name = "DIR", default_value = "/opt/rocm")]
     pub install_prefix: String,
+    /// The release whose packages a .deb depends on: debian12 or debian13
+    ///
+    /// What programs and libraries need of the C library and others becomes relations by the table of
+    /// this release; a package for it installs on later ones too, as long as they have the same
+    /// libraries. docs/relations.md says how relations are found.
+    #[arg(long, value_name = "RELEASE", default_value = "debian12", value_parser = distro)]
+    pub target_distro: Distro,
+    /// Do not look at what programs and libraries need: relations are those of the packages file
+    #[arg(long)]
+    pub no_auto_deps: bool,
     /// Only the packages of these definitions, or these packages
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub only: Vec<String>,
@@ -374,6 +410,10 @@ pub struct Package {
     pub packaging: Packaging,
 }
 
+/// Split, recombine and package in one pass, without trees in between
+///
+/// All or nothing: where one artifact is bad, all faults are told and no package is written. Packages
+/// of half a build are of no use.
 #[derive(Debug, ClapArgs)]
 pub struct Build {
     /// Directory with a directory of artifacts, or archives of them, for each shard
@@ -412,6 +452,14 @@ fn format(text: &str) -> Result<Format, String> {
         .into_iter()
         .find(|format| format.as_str() == text)
         .ok_or_else(|| "expected deb or rpm".to_owned())
+}
+
+fn distro(text: &str) -> Result<Distro, String> {
+    let known = Distro::ALL.map(Distro::as_str).join(" or ");
+    let found = Distro::ALL.into_iter().find(|distro| distro.as_str() == text);
+    found.ok_or_else(|| {
+        format!("expected {known}; for another release, --no-auto-deps and relations of your own")
+    })
 }
 
 /// `64MiB`, `1GiB`, `1000000`.

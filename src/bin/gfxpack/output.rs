@@ -64,12 +64,13 @@ impl Ui {
             self.print_json(&serde_json::json!({ "status": "failed", "errors": errors }));
         }
         match errors.kind() {
-            Kind::Failed => ExitCode::from(1),
+            Kind::Failed | Kind::Output => ExitCode::from(1),
             Kind::Usage => ExitCode::from(2),
         }
     }
 
-    fn error(&self, error: &Error) {
+    /// Prints an error with its causes and hint.
+    pub fn error(&self, error: &Error) {
         eprintln!("{} {error}", self.paint("31;1", "error:"));
         let mut cause = StdError::source(error);
         while let Some(source) = cause {
@@ -152,7 +153,8 @@ impl Ui {
     }
 }
 
-fn error_json(error: &Error) -> serde_json::Value {
+/// An error with its causes and hint, as JSON.
+pub fn error_json(error: &Error) -> serde_json::Value {
     let mut causes = Vec::new();
     let mut cause = StdError::source(error);
     while let Some(source) = cause {

@@ -211,7 +211,7 @@ fn control_member(
     if !md5sums.is_empty() {
         files.push(("md5sums", 0o644, md5sums));
     }
-    if members.iter().filter(is_file).any(|m| files::in_linker_path(package, m.path)) {
+    if members.iter().filter(is_file).any(|m| files::renews_cache(package, m.path)) {
         files.push(("triggers", 0o644, b"activate-noawait ldconfig\n".to_vec()));
     }
     let shlibs = shlibs::shlibs(package, members);

@@ -63,9 +63,38 @@ pub fn bounded<T>(input: &[u8], fixed: usize, times: usize, f: impl FnOnce() -> 
 /// A file with these bytes, in the temporary directory, which `run.sh` makes one in memory; the next
 /// call overwrites it.
 pub fn file(bytes: &[u8]) -> PathBuf {
+    named_file("", bytes)
+}
+
+/// The same, with a name that ends so.
+pub fn named_file(ending: &str, bytes: &[u8]) -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let path = PATH
-        .get_or_init(|| std::env::temp_dir().join(format!("gfxpack-fuzz-{}", std::process::id())));
+    let path = PATH.get_or_init(|| {
+        std::env::temp_dir().join(format!("gfxpack-fuzz-{}{ending}", std::process::id()))
+    });
     File::create(path).and_then(|mut file| file.write_all(bytes)).expect("the file can be written");
     path.clone()
+}
+
+/// Goes from header to header of a tar as a reader does, and writes the checksum of each, which no
+/// mutation could put right.
+pub fn fix_sums(tar: &mut [u8]) {
+    let mut at = 0;
+    while let Some(header) = tar.get_mut(at..at + 512) {
+        if header.iter().all(|&b| b == 0) {
+            return;
+        }
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|&b| u32::from(b)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let size = &header[124..136];
+        let size = if size[0] & 0x80 != 0 {
+            size[4..].iter().fold(0u64, |n, &b| n << 8 | u64::from(b))
+        } else {
+            let text = String::from_utf8_lossy(size);
+            u64::from_str_radix(text.trim_matches([' ', '\0']), 8).unwrap_or(0)
+        };
+        let size = usize::try_from(size).unwrap_or(usize::MAX).min(tar.len());
+        at += 512 + size.next_multiple_of(512);
+    }
 }

@@ -4,7 +4,7 @@
 #![no_main]
 
 use gfxpack::inspect::{Content, inspect};
-use gfxpack_fuzz::{bounded, file};
+use gfxpack_fuzz::{bounded, file, fix_sums};
 use libfuzzer_sys::fuzz_target;
 
 const CONTROL: &str = "Package: p\nVersion: 1\nArchitecture: all\n";
@@ -36,28 +36,6 @@ fuzz_target!(|data: &[u8]| {
         assert!(report.installed_bytes <= tar.len() as u64, "no file is larger than its tar");
     }
 });
-
-/// Goes from header to header as a reader does, and writes the checksum of each.
-fn fix_sums(tar: &mut [u8]) {
-    let mut at = 0;
-    while let Some(header) = tar.get_mut(at..at + 512) {
-        if header.iter().all(|&b| b == 0) {
-            return;
-        }
-        header[148..156].fill(b' ');
-        let sum: u32 = header.iter().map(|&b| u32::from(b)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        let size = &header[124..136];
-        let size = if size[0] & 0x80 != 0 {
-            size[4..].iter().fold(0u64, |n, &b| n << 8 | u64::from(b))
-        } else {
-            let text = String::from_utf8_lossy(size);
-            u64::from_str_radix(text.trim_matches([' ', '\0']), 8).unwrap_or(0)
-        };
-        let size = usize::try_from(size).unwrap_or(usize::MAX).min(tar.len());
-        at += 512 + size.next_multiple_of(512);
-    }
-}
 
 fn one_file(name: &str, content: &[u8]) -> Vec<u8> {
     let mut tar = vec![0; 512];

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use gfxpack::artifact::read_shards;
+use gfxpack::artifact::{passed_over_in_shards, read_shards};
 use gfxpack::error::Result;
 use gfxpack::pipeline::plan_build;
 use gfxpack::split::{KPACK_FOLDER, Scope};
 
 use super::package::{Plan, finish};
-use super::{jobs, package, recombine, split};
+use super::{jobs, package, passed_over_json, passed_over_line, recombine, split};
 use crate::args::{Build, Global};
 use crate::output::Ui;
 
@@ -18,20 +18,32 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let kpack_dir = if in_usr { "lib/.kpack" } else { KPACK_FOLDER };
     let splitting = split::options(&args.splitting, Scope::Prefix, kpack_dir)?;
     let jobs = jobs(global);
-    let shards = read_shards(&args.input_shards_dir, &jobs)?;
+    let shards = read_shards(&args.input_shards_dir, &jobs, ui)?;
+    let passed = passed_over_in_shards(&args.input_shards_dir)?;
     let definitions = plan.definitions.as_ref();
     let (packages, report) =
         plan_build(&shards, &plan.groups, definitions, &splitting, &plan.staging, &jobs)?;
     for reports in report.split.values() {
         split::left_out(reports, ui);
-        for note in reports.iter().flat_map(|report| &report.notes) {
-            ui.note(note);
-        }
+        split::notes(reports, ui);
     }
     if let Some(line) = split::kept_whole(report.split.values().flatten()) {
         ui.remark(&line);
     }
+    let strays = passed_over_line(&passed);
+    if !strays.is_empty() {
+        ui.remark(strays.trim_end());
+    }
     recombine::tell(&report.recombine, ui);
     package::tell(&report.stage, ui);
-    finish(&packages, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)
+    // Of splitting the same as `split` says.
+    let split: serde_json::Map<_, _> = report
+        .split
+        .iter()
+        .map(|(shard, reports)| (shard.clone(), reports.iter().map(split::report_json).collect()))
+        .collect();
+    let mut report = serde_json::json!(report);
+    report["split"] = split.into();
+    report["passed_over"] = passed_over_json(&passed);
+    finish(&packages, &report, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gfxpack::discover::{
@@ -9,14 +10,14 @@ use gfxpack::discover::{
 };
 use gfxpack::error::Result;
 
-use super::{count, jobs, split};
+use super::{count, jobs, passed_over_line, split};
 use crate::args::{Discover, Global};
 use crate::output::Ui;
 use crate::table::{Table, printable, size};
 
 pub fn run(args: &Discover, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let databases = split::all_databases(args.databases.as_deref())?;
-    let report = discover(&args.paths, &databases, &jobs(global))?;
+    let report = discover(&args.paths, &databases, &jobs(global), ui)?;
     for path in &report.paths {
         for note in path.notes.iter().map(|note| printable(note)) {
             // Where nothing was found, it may be why.
@@ -50,6 +51,12 @@ fn text(report: &Report, verbose: bool) -> String {
     for path in &report.paths {
         let _ = writeln!(text, "{}: {}", path.path.display(), taken_for(path));
         text.push_str(&contents(&path.isas));
+        let passed: Vec<_> = path.passed_over.iter().map(PathBuf::from).collect();
+        let strays = passed_over_line(&passed);
+        if !strays.is_empty() {
+            text.push_str("  ");
+            text.push_str(&strays);
+        }
         if verbose && !path.found.is_empty() {
             text.push('\n');
             text.push_str(&places(&path.found));

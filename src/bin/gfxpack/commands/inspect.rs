@@ -8,7 +8,7 @@ use gfxpack::error::{Error, Result};
 use gfxpack::fatbin::code_object::Kernel;
 use gfxpack::inspect::{
     BundleReport, Change, CodeObjectReport, Content, Difference, FileChange, FileReport,
-    Inspection, KpackReport, PackageReport, ProgramReport, Script, diff, inspect,
+    Inspection, KpackReport, PackageReport, ProgramReport, Relations, Script, diff, inspect,
 };
 use gfxpack::kpack::kpm::Kpm;
 
@@ -171,7 +171,20 @@ fn program(report: &ProgramReport, full: bool) -> String {
     if !report.bundles.is_empty() {
         text += &bundles(&report.bundles, full);
     }
+    text += &relations(&report.relations, full);
     text += &lines("problems", report.problems.iter().cloned(), full);
+    text
+}
+
+/// What packages with the file have relations from.
+fn relations(report: &Relations, full: bool) -> String {
+    let mut text = lines("rpm provides", report.rpm_provides.iter().cloned(), full);
+    text += &lines("rpm requires", report.rpm_requires.iter().cloned(), full);
+    for (distro, deb) in &report.deb_depends {
+        let depends = deb.depends.iter().cloned();
+        let unknown = deb.unknown.iter().map(|soname| format!("not in {distro}: {soname}"));
+        text += &lines(&format!("deb depends, {distro}"), depends.chain(unknown), full);
+    }
     text
 }
 

@@ -10,6 +10,7 @@ mod recombine;
 mod split;
 mod verify;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gfxpack::error::{Error, Result};
@@ -17,6 +18,7 @@ use gfxpack::jobs::Jobs;
 
 use crate::args::{Args, Command, Global};
 use crate::output::Ui;
+use crate::table::printable;
 
 pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
     let global = &args.global;
@@ -60,4 +62,24 @@ fn source_date() -> Result<Option<i64>> {
 /// `1 file`, `3 files`.
 fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// What stands beside the artifacts and was not read, in a line; nothing where there is nothing.
+fn passed_over_line(paths: &[PathBuf]) -> String {
+    const SHOWN: usize = 5;
+    if paths.is_empty() {
+        return String::new();
+    }
+    let names = paths.iter().take(SHOWN).map(|path| printable(&path.to_string_lossy()));
+    let mut names: Vec<String> = names.collect();
+    if paths.len() > SHOWN {
+        names.push("…".to_owned());
+    }
+    let what = if paths.len() == 1 { "that is no artifact" } else { "that are no artifacts" };
+    format!("passed over: {} {what} ({})\n", paths.len(), names.join(", "))
+}
+
+/// The same for programs: all of it.
+fn passed_over_json(paths: &[PathBuf]) -> serde_json::Value {
+    paths.iter().map(|path| path.to_string_lossy()).collect()
 }

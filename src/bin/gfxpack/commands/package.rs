@@ -1,5 +1,6 @@
 //! `gfxpack package`, and what it shares with `gfxpack build`
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,7 +11,7 @@ use gfxpack::jobs::Jobs;
 use gfxpack::package::render::Templates;
 use gfxpack::package::set::SetOptions;
 use gfxpack::package::spec::{Package as Planned, check_versions};
-use gfxpack::package::{Format, file_name};
+use gfxpack::package::{Format, elfdeps, file_name};
 use gfxpack::pipeline::{plan_packages, write_packages};
 use gfxpack::stage::{self, Options};
 use gfxpack::tree::output::OutputDir;
@@ -24,11 +25,12 @@ use crate::output::Ui;
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging)?;
     let jobs = jobs(global);
-    let artifacts = read_artifacts(&args.artifacts_dir, &jobs)?;
+    let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
-    finish(&packages, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
+    let report = serde_json::json!({ "stage": report });
+    finish(&packages, &report, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
 }
 
 /// What the arguments and configuration files say about packaging.
@@ -45,18 +47,18 @@ impl Plan {
             Some(dir) => Templates::with_overrides(dir)?,
             None => Templates::built_in(),
         };
-        let below_root = args.install_prefix.strip_prefix('/').unwrap_or_default();
-        let install_prefix = TreePath::new(below_root).map_err(|e| {
-            Error::usage(format!("--install-prefix {} cannot be one", args.install_prefix))
-                .because(e)
-                .hint("expected the absolute path of a directory below /, as /opt/rocm")
-        })?;
+        let install_prefix = install_prefix(&args.install_prefix)?;
         let mut faults = Vec::new();
         for format in &args.format {
             let checked = check_versions(&args.version, &args.release, *format);
             faults.extend(checked.err().into_iter().flat_map(Errors::into_vec));
         }
         Errors::check((), faults)?;
+        let relations = elfdeps::Options {
+            distro: args.target_distro,
+            deb: args.format.contains(&Format::Deb),
+            install_prefix: install_prefix.clone(),
+        };
         Ok(Self {
             groups: PackagingConfig::load(&args.config)?,
             definitions: args.packages.as_deref().map(PackagesConfig::load).transpose()?,
@@ -66,10 +68,20 @@ impl Plan {
                 install_prefix,
                 source_date: source_date()?,
                 only: args.only.clone(),
+                relations: (!args.no_auto_deps).then_some(relations),
             },
             templates,
         })
     }
+}
+
+/// `--install-prefix` without its slash.
+pub fn install_prefix(text: &str) -> Result<TreePath, Error> {
+    TreePath::new(text.strip_prefix('/').unwrap_or_default()).map_err(|e| {
+        Error::usage(format!("--install-prefix {text} cannot be one"))
+            .because(e)
+            .hint("expected the absolute path of a directory below /, as /opt/rocm")
+    })
 }
 
 /// Prints what staging found.
@@ -87,9 +99,11 @@ pub fn tell(report: &stage::Report, ui: &Ui) {
     }
 }
 
-/// Writes (or with `--dry-run` lists) planned packages.
+/// Writes (or with `--dry-run` lists) planned packages. `report` is what planning found, by stage: it goes
+/// into the JSON document beside the packages.
 pub fn finish(
     packages: &[Planned],
+    report: &serde_json::Value,
     args: &Packaging,
     plan: &Plan,
     input: &Path,
@@ -97,7 +111,8 @@ pub fn finish(
     ui: &Ui,
 ) -> Result<ExitCode> {
     if args.dry_run {
-        ui.result(&dry_run_json(packages, &args.format), || dry_run_text(packages, &args.format));
+        let json = with_report(dry_run_json(packages, &args.format), report);
+        ui.result(&json, || dry_run_text(packages, &args.format));
         return Ok(ExitCode::SUCCESS);
     }
     let mut formats = args.format.clone();
@@ -115,11 +130,17 @@ pub fn finish(
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
     let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
+    let json = with_report(json, report);
     ui.result(&json, || {
         let line = |size, file| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         files.iter().map(|file| line(file.size, &file.file)).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+fn with_report(mut json: serde_json::Value, report: &serde_json::Value) -> serde_json::Value {
+    json["report"] = report.clone();
+    json
 }
 
 fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
@@ -133,11 +154,27 @@ fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
                 text += &format!("  {}: {}\n", kind.rpm_tag(), relation.rpm());
             }
         }
+        for (format, own) in own_relations(package, formats) {
+            for (kind, relations) in own {
+                for relation in relations {
+                    text += &format!("  {format} {kind}: {relation}\n");
+                }
+            }
+        }
         for line in list::lines(&package.tree) {
             text += &format!("  {line}\n");
         }
     }
     text
+}
+
+/// The relations that one format alone has.
+fn own_relations<'p>(
+    package: &'p Planned,
+    formats: &[Format],
+) -> Vec<(Format, &'p BTreeMap<String, Vec<String>>)> {
+    let both = [(Format::Deb, &package.deb), (Format::Rpm, &package.rpm)];
+    both.into_iter().filter(|(format, _)| formats.contains(format)).collect()
 }
 
 fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
@@ -152,12 +189,16 @@ fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
                     all.iter().map(|r| format!("{}: {}", kind.rpm_tag(), r.rpm()))
                 })
                 .collect();
-            serde_json::json!({
+            let mut json = serde_json::json!({
                 "name": package.name,
                 "files": files,
                 "relations": relations,
                 "content": list::items(&package.tree),
-            })
+            });
+            for (format, own) in own_relations(package, formats) {
+                json[format!("{format}_relations")] = serde_json::json!(own);
+            }
+            json
         })
         .collect();
     serde_json::json!({ "status": "planned", "packages": packages })

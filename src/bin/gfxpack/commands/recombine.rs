@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gfxpack::artifact::read_shards;
+use gfxpack::artifact::{passed_over_in_shards, read_shards};
 use gfxpack::config::PackagingConfig;
 use gfxpack::error::Result;
 use gfxpack::pipeline::write_artifacts;
@@ -10,21 +10,25 @@ use gfxpack::recombine::{Report, recombine};
 use gfxpack::tree::dir::Copying;
 use gfxpack::tree::output::OutputDir;
 
-use super::{count, jobs};
+use super::{count, jobs, passed_over_json, passed_over_line};
 use crate::args::{Global, Recombine};
 use crate::output::Ui;
 
 pub fn run(args: &Recombine, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = PackagingConfig::load(&args.config)?;
     let jobs = jobs(global);
-    let shards = read_shards(&args.input_shards_dir, &jobs)?;
+    let shards = read_shards(&args.input_shards_dir, &jobs, ui)?;
+    let passed = passed_over_in_shards(&args.input_shards_dir)?;
     let (artifacts, report) = recombine(&shards, &config)?;
     tell(&report, ui);
     let output = OutputDir::create(&args.output_dir, args.force, &[&args.input_shards_dir])?;
     let copying = if args.copy { Copying::Copy } else { Copying::Link };
     write_artifacts(&artifacts, output, copying, &jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
-    let json = serde_json::json!({ "status": "done", "output": output, "recombine": report });
+    let json = serde_json::json!({
+        "status": "done", "output": output, "recombine": report,
+        "passed_over": passed_over_json(&passed),
+    });
     ui.result(&json, || {
         let lines = report.artifacts.iter().map(|made| {
             format!(
@@ -34,7 +38,7 @@ pub fn run(args: &Recombine, global: &Global, ui: &Ui) -> Result<ExitCode> {
                 made.from.join(", ")
             )
         });
-        lines.collect()
+        lines.collect::<String>() + &passed_over_line(&passed)
     });
     Ok(ExitCode::SUCCESS)
 }

@@ -5,51 +5,151 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gfxpack::artifact::{ArtifactName, COMPONENTS, archive_stem, read_artifact, read_artifacts};
+use gfxpack::artifact::{
+    ArtifactName, COMPONENTS, archive_stem, passed_over, read_artifact, read_each,
+};
 use gfxpack::database::Databases;
-use gfxpack::error::{Error, Result};
+use gfxpack::error::{Error, Errors, Result};
+use gfxpack::jobs::Jobs;
 use gfxpack::kpack::writer::Compression;
-use gfxpack::pipeline::{split_all, write_artifacts};
+use gfxpack::pipeline::{Batch, Item, split_all, write_artifacts};
 use gfxpack::split::{IsaContent, KPACK_FOLDER, Layout, MarkerForm, Options, Report, Scope};
 use gfxpack::tree::TreePath;
 use gfxpack::tree::dir::Copying;
 use gfxpack::tree::output::OutputDir;
 use indicatif::HumanBytes;
 
-use super::{count, jobs};
+use super::{count, jobs, passed_over_json, passed_over_line};
 use crate::args::{self, Global, Split, Splitting};
-use crate::output::Ui;
+use crate::output::{Ui, error_json};
+use crate::table::printable;
 
 pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let options = options(&args.splitting, Scope::Component, KPACK_FOLDER)?;
     let jobs = jobs(global);
-    let (artifacts, input, beside) = match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
-        (Some(dir), _) => {
-            let prefix = args.artifact_prefix.as_deref().unwrap_or_default();
-            (vec![read_artifact(dir, name(dir, prefix)?)?], dir, true)
-        }
-        (None, Some(parent)) => (read_artifacts(parent, &jobs)?, parent, false),
-        (None, None) => return Err(Error::usage("no input is named").into()),
-    };
-    let (outputs, reports) = split_all(&artifacts, &options, &jobs)?;
-    for note in reports.iter().flat_map(|report| &report.notes) {
-        ui.note(note);
+    match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
+        (Some(dir), _) => one(dir, args, &options, &jobs, ui),
+        (None, Some(parent)) => batch(parent, args, &options, &jobs, ui),
+        (None, None) => Err(Error::usage("no input is named").into()),
     }
-    let output = if beside {
-        let names: Vec<String> = outputs.iter().map(|output| output.name.to_string()).collect();
-        let names = names.iter().map(String::as_str);
-        OutputDir::create_beside(&args.output_dir, names, args.force, &[input])?
-    } else {
-        OutputDir::create(&args.output_dir, args.force, &[input])?
-    };
-    write_artifacts(&outputs, output, Copying::Copy, &jobs, ui)?;
+}
+
+/// One artifact: all or nothing.
+fn one(dir: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Result<ExitCode> {
+    let prefix = args.artifact_prefix.as_deref().unwrap_or_default();
+    let artifacts = [read_artifact(dir, name(dir, prefix)?, ui)?];
+    let (outputs, reports) = split_all(&artifacts, options, jobs)?;
+    notes(&reports, ui);
+    let names: Vec<String> = outputs.iter().map(|output| output.name.to_string()).collect();
+    let places = names.iter().map(String::as_str);
+    let output = OutputDir::create_beside(&args.output_dir, places, args.force, &[dir])?;
+    write_artifacts(&outputs, output, Copying::Copy, jobs, ui)?;
     left_out(&reports, ui);
-    let names: Vec<_> = outputs.iter().map(|output| output.name.to_string()).collect();
     let json = serde_json::json!({
-        "status": "done", "output": args.output_dir.to_string_lossy(), "artifacts": names, "split": reports,
+        "status": "done", "output": args.output_dir.to_string_lossy(), "artifacts": names,
+        "split": reports.iter().map(report_json).collect::<Vec<_>>(),
     });
     ui.result(&json, || table(&reports));
     Ok(ExitCode::SUCCESS)
+}
+
+/// A batch: each artifact for itself.
+fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Result<ExitCode> {
+    let passed = passed_over(parent)?;
+    let mut batch = Batch::plan(read_each(parent, jobs, ui)?, options, jobs);
+    notes(batch.items().iter().filter_map(Item::report), ui);
+    if !batch.outputs().is_empty() {
+        let written = OutputDir::create(&args.output_dir, args.force, &[parent])
+            .and_then(|output| batch.write(output, Copying::Copy, jobs, ui));
+        if let Err(of_run) = written {
+            // What is wrong with artifacts is told as well: it need not be found a second time.
+            return Errors::check(ExitCode::SUCCESS, batch.into_faults(of_run.into_vec()));
+        }
+    }
+    left_out(batch.items().iter().filter_map(Item::report), ui);
+    let failed: Vec<&str> = batch
+        .items()
+        .iter()
+        .filter(|item| item.report().is_none())
+        .map(|item| item.name.as_str())
+        .collect();
+    let (good, outputs) = (batch.items().len() - failed.len(), batch.outputs());
+    let faults = || batch.items().iter().flat_map(Item::faults);
+    let status = match (failed.is_empty(), good) {
+        (true, _) => "done",
+        (false, 0) => "failed",
+        (false, _) => "incomplete",
+    };
+    let mut json = serde_json::json!({
+        "status": status,
+        "output": (good > 0).then(|| args.output_dir.to_string_lossy()),
+        "artifacts": outputs,
+        "split": batch.items().iter().map(item_json).collect::<Vec<_>>(),
+        "passed_over": passed_over_json(&passed),
+    });
+    if !failed.is_empty() {
+        json["errors"] = faults().map(error_json).collect();
+    }
+    faults().for_each(|fault| ui.error(fault));
+    ui.result(&json, || batch_table(&batch) + &passed_over_line(&passed));
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let all = batch.items().len();
+    ui.error(&match good {
+        0 => Error::failed(format!("nothing was written: {} failed", listed(&failed)))
+            .hint("mend what failed, and split again"),
+        _ => Error::failed(format!(
+            "is incomplete: {good} of {all} artifacts {} in it; {} failed",
+            if good == 1 { "is" } else { "are" },
+            listed(&failed)
+        ))
+        .at(&args.output_dir)
+        .hint("mend what failed, and split again with --force, which replaces all of the output"),
+    });
+    Ok(ExitCode::FAILURE)
+}
+
+/// `a, b and c`, not more than a line can show.
+fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
+    match names.split_at_checked(SHOWN) {
+        Some((first, rest)) if !rest.is_empty() => {
+            format!("{} and {} more", first.join(", "), rest.len())
+        }
+        _ => match names.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, first)) => format!("{} and {last}", first.join(", ")),
+            None => String::new(),
+        },
+    }
+}
+
+/// Says with `--verbose` what stays as it is.
+pub fn notes<'a>(reports: impl IntoIterator<Item = &'a Report>, ui: &Ui) {
+    for note in reports.into_iter().flat_map(|report| &report.notes) {
+        ui.note(note);
+    }
+}
+
+/// What became of an artifact of a batch.
+fn item_json(item: &Item) -> serde_json::Value {
+    match item.report() {
+        Some(report) => report_json(report),
+        None => serde_json::json!({
+            "artifact": item.name,
+            "status": "failed",
+            "errors": item.faults().iter().map(error_json).collect::<Vec<_>>(),
+        }),
+    }
+}
+
+/// What became of an artifact that was split.
+pub fn report_json(report: &Report) -> serde_json::Value {
+    let mut json = serde_json::json!(report);
+    json["status"] = "done".into();
+    json
 }
 
 /// The name of the artifact in `dir`: the prefix as it was given, the target from the directory's or
@@ -121,9 +221,9 @@ pub fn options(args: &Splitting, scope: Scope, kpack_dir: &str) -> Result<Option
 }
 
 /// Says what `--gpu-targets` left out.
-pub fn left_out(reports: &[Report], ui: &Ui) {
+pub fn left_out<'a>(reports: impl IntoIterator<Item = &'a Report>, ui: &Ui) {
     let mut all: BTreeMap<&str, IsaContent> = BTreeMap::new();
-    for (isa, content) in reports.iter().flat_map(|report| &report.left_out) {
+    for (isa, content) in reports.into_iter().flat_map(|report| &report.left_out) {
         let sum = all.entry(isa).or_default();
         sum.code_objects += content.code_objects;
         sum.database_files += content.database_files;
@@ -136,34 +236,47 @@ pub fn left_out(reports: &[Report], ui: &Ui) {
     }
 }
 
-fn table(reports: &[Report]) -> String {
+fn batch_table(batch: &Batch) -> String {
     let mut text = String::new();
-    for report in reports {
-        let _ = writeln!(
-            text,
-            "{}: {}, {}",
-            report.artifact,
-            count(report.converted.len(), "fat binary converted")
-                .replace("converteds", "converted"),
-            count(usize::try_from(report.generic_files).unwrap_or(usize::MAX), "generic file"),
-        );
-        for (isa, content) in &report.isas {
-            let _ = writeln!(
-                text,
-                "  {isa:<24} {:>20} {:>11}   {:>21} {:>11}",
-                count(usize::try_from(content.code_objects).unwrap_or(usize::MAX), "code object"),
-                HumanBytes(content.code_bytes).to_string(),
-                count(
-                    usize::try_from(content.database_files).unwrap_or(usize::MAX),
-                    "database file"
-                ),
-                HumanBytes(content.database_bytes).to_string(),
-            );
+    for item in batch.items() {
+        match item.report() {
+            Some(report) => text += &rows(report),
+            None => {
+                let faults = count(item.faults().len(), "error");
+                let _ = writeln!(text, "{}: failed, {faults}", printable(&item.name));
+            }
         }
     }
-    if let Some(line) = kept_whole(reports) {
-        text += &line;
-        text.push('\n');
+    text + &kept_whole(batch.items().iter().filter_map(Item::report)).map_or_else(String::new, line)
+}
+
+fn table(reports: &[Report]) -> String {
+    let rows: String = reports.iter().map(rows).collect();
+    rows + &kept_whole(reports).map_or_else(String::new, line)
+}
+
+fn line(text: String) -> String {
+    text + "\n"
+}
+
+fn rows(report: &Report) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}: {}, {}",
+        report.artifact,
+        count(report.converted.len(), "fat binary converted").replace("converteds", "converted"),
+        count(usize::try_from(report.generic_files).unwrap_or(usize::MAX), "generic file"),
+    );
+    for (isa, content) in &report.isas {
+        let _ = writeln!(
+            text,
+            "  {isa:<24} {:>20} {:>11}   {:>21} {:>11}",
+            count(usize::try_from(content.code_objects).unwrap_or(usize::MAX), "code object"),
+            HumanBytes(content.code_bytes).to_string(),
+            count(usize::try_from(content.database_files).unwrap_or(usize::MAX), "database file"),
+            HumanBytes(content.database_bytes).to_string(),
+        );
     }
     text
 }

@@ -8,9 +8,12 @@ use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shar
 use gfxpack::config::PackagingConfig;
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
-use gfxpack::verify::{Allow, Finding, Options, Report, Severity, directory, junit};
+use gfxpack::verify::{
+    Allow, Finding, Options, PackageOptions, Report, Severity, directory, junit, packages,
+};
 use globset::Glob;
 
+use super::package::install_prefix;
 use super::{count, jobs, split};
 use crate::args::{Global, Verify};
 use crate::output::Ui;
@@ -19,14 +22,19 @@ use crate::table::printable;
 pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = args.config.as_deref().map(PackagingConfig::load).transpose()?;
     let jobs = jobs(global);
-    let source = args.source.as_deref().map(|dir| source(dir, &jobs)).transpose()?;
+    let source = args.source.as_deref().map(|dir| source(dir, &jobs, ui)).transpose()?;
     let options = Options {
         databases: split::databases(&args.databases)?,
         config: config.as_ref(),
         source: source.as_deref(),
+        external: args.external.iter().map(|text| external(text)).collect::<Result<_>>()?,
         allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
     };
-    let report = directory(&args.artifacts_dir, &options, &jobs, ui)?;
+    let report = match (&args.packages_dir, &args.artifacts_dir) {
+        (Some(dir), _) => packages(dir, &packaging(args)?, &options, &jobs, ui)?,
+        (None, Some(dir)) => directory(dir, &options, &jobs, ui)?,
+        (None, None) => return Err(Error::usage("there is nothing to verify").into()),
+    };
     if let Some(path) = &args.junit {
         std::fs::write(path, junit(&report, args.warnings_as_errors))
             .map_err(|e| Error::io("cannot write", path, e))?;
@@ -39,12 +47,14 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
         report.findings.iter().for_each(|finding| write_finding(&mut findings, finding));
         eprint!("{findings}");
     }
-    ui.result(&serde_json::json!({ "status": status, "report": report }), || text(&report, failed));
+    ui.result(&serde_json::json!({ "status": status, "report": report }), || {
+        text(&report, failed, args.packages_dir.is_some())
+    });
     Ok(ExitCode::from(u8::from(failed)))
 }
 
 /// What the artifacts were made from: a shard, or a directory of shards.
-fn source(dir: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
+fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
     let listing =
         std::fs::read_dir(dir).map_err(|e| Error::io("cannot read the source", dir, e))?;
     let is_artifact = |entry: std::fs::DirEntry| {
@@ -53,9 +63,21 @@ fn source(dir: &Path, jobs: &Jobs) -> Result<Vec<Shard>> {
         name.is_some_and(|name| ArtifactName::parse(name).is_ok())
     };
     if listing.flatten().any(is_artifact) {
-        return Ok(vec![read_shard(dir, jobs)?]);
+        return Ok(vec![read_shard(dir, jobs, ui)?]);
     }
-    read_shards(dir, jobs)
+    read_shards(dir, jobs, ui)
+}
+
+fn packaging(args: &Verify) -> Result<PackageOptions> {
+    Ok(PackageOptions {
+        install_prefix: install_prefix(&args.install_prefix)?,
+        tmp_dir: args.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
+    })
+}
+
+fn external(text: &str) -> Result<Glob> {
+    let wrong = |e| Error::usage(format!("--external {text}: the glob is none")).because(e);
+    Ok(Glob::new(text).map_err(wrong)?)
 }
 
 /// `ID:GLOB=REASON`
@@ -79,7 +101,7 @@ fn allow(text: &str) -> Result<Allow> {
     Ok(Allow { id: id.to_owned(), place, reason: reason.to_owned() })
 }
 
-fn text(report: &Report, failed: bool) -> String {
+fn text(report: &Report, failed: bool, packages: bool) -> String {
     let mut text = String::new();
     for finding in &report.findings {
         write_finding(&mut text, finding);
@@ -100,11 +122,15 @@ fn text(report: &Report, failed: bool) -> String {
         };
         let _ = writeln!(text, "{}  {:<52} {verdict}", summary.invariant, summary.holds);
     }
+    if !report.needs.is_empty() {
+        let names: Vec<_> = report.needs.iter().map(|need| printable(&need.soname)).collect();
+        let _ = writeln!(text, "needed from elsewhere: {}", names.join(", "));
+    }
     let _ = writeln!(
         text,
         "{}: {}, {}, {}",
         if failed { "failed" } else { "passed" },
-        count(report.artifacts.len(), "artifact"),
+        count(report.artifacts.len(), if packages { "package" } else { "artifact" }),
         count(usize::try_from(report.files).unwrap_or(usize::MAX), "file"),
         count(usize::try_from(report.kernels).unwrap_or(usize::MAX), "kernel"),
     );

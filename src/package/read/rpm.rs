@@ -1,19 +1,25 @@
 //! Reading an `.rpm`: lead (96 bytes), signature header (padded to 8), header, payload.
 //!
-//! Everything but the payload is read, and the digests over the header are checked. Source: rpm's
-//! documentation, "RPM v4 package format" and its list of tags.
+//! The digests over the header are checked; with [`content`], those over the payload and its files as
+//! well. Source: rpm's documentation, "RPM v4 package format" and its list of tags.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{self, Read};
+
+use md5::Md5;
 use sha2::{Digest, Sha256};
 
-use super::Input;
+use super::Visit;
+use super::cpio;
+use super::decode::{Decoder, Tee};
 use super::error::PackageError;
-use super::package::{FileReport, Member, PackageReport, Script, leaves};
+use super::report::{FileReport, Member, PackageReport, Script, installed_path, leaves};
 use super::rpm_header::Header;
-use crate::error::Error;
-use crate::read_at::{ReadAt, read_vec};
+use crate::read_at::{Cursor, ReadAt, read_vec};
 
 /// The first bytes of a package.
-pub(super) const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
+pub const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
 const LEAD: u64 = 96;
 /// Bytes of all paths: a million of 256.
 const MAX_PATHS: usize = 256 << 20;
@@ -99,12 +105,24 @@ const FILE_FLAGS: &[(u64, &str)] = &[
 ];
 
 /// Reads a package, without its payload.
-pub(super) fn read(input: &Input) -> Result<PackageReport, Error> {
-    package(&input.file).map_err(|e| input.damaged(".rpm package", e))
+pub fn read(r: &dyn ReadAt) -> Result<PackageReport, PackageError> {
+    Ok(front(r)?.2)
 }
 
-fn package(r: &dyn ReadAt) -> Result<PackageReport, PackageError> {
+/// Reads a package with its payload, once and as a stream: digests of the payload and of each file are
+/// held against it, and `visit` sees the files.
+pub fn content(r: &dyn ReadAt, visit: &mut dyn Visit) -> Result<PackageReport, PackageError> {
+    let (signature, header, mut report) = front(r)?;
+    visit.control(&report);
+    payload(r, &signature, &header, &mut report, visit)?;
+    Ok(report)
+}
+
+fn front(r: &dyn ReadAt) -> Result<(Header, Header, PackageReport), PackageError> {
     let lead = read_vec(r, 0, LEAD).map_err(|e| PackageError::io("the lead", 0, e))?;
+    if !lead.starts_with(&LEAD_MAGIC) {
+        return Err(PackageError::field("the lead's magic", 0, hex(&lead[..4]), "edabeedb"));
+    }
     if !matches!(lead[4], 3 | 4) {
         return Err(PackageError::field("major version of the lead", 4, lead[4], "3"));
     }
@@ -131,7 +149,167 @@ fn package(r: &dyn ReadAt) -> Result<PackageReport, PackageError> {
     files(&header, &mut report)?;
     digests(r, &signature, &header, &mut report)?;
     members(r, &signature, &header, &mut report)?;
-    Ok(report)
+    Ok((signature, header, report))
+}
+
+/// What is known of a file's content while the payload is read.
+struct Filled {
+    /// The name under which the file is visited: the first of its names.
+    first: usize,
+    seen: bool,
+}
+
+fn payload(
+    r: &dyn ReadAt,
+    signature: &Header,
+    header: &Header,
+    report: &mut PackageReport,
+    visit: &mut dyn Visit,
+) -> Result<(), PackageError> {
+    if header.string(1124)?.is_some_and(|format| format != "cpio") {
+        report.problems.push("the payload is no cpio archive: it was not read".into());
+        return Ok(());
+    }
+    let compression = header.string(1125)?.unwrap_or_else(|| "none".to_owned());
+    // Over header and payload.
+    let mut md5 = Md5::new();
+    let cannot = |e| PackageError::io("the main header", header.offset, e);
+    md5.update(&read_vec(r, header.offset, header.size).map_err(cannot)?);
+    let sums = RefCell::new((md5, Sha256::new()));
+    let start = header.end().min(r.len());
+    let raw = Tee::new(Cursor::new(r, start, r.len() - start), |bytes: &[u8]| {
+        let mut sums = sums.borrow_mut();
+        sums.0.update(bytes);
+        sums.1.update(bytes);
+    });
+    let mut decoder = Decoder::new(Box::new(raw), "the payload", &compression, false)?;
+    let mut unpacked = Sha256::new();
+    let mut tee = Tee::new(&mut decoder, |bytes: &[u8]| unpacked.update(bytes));
+    members_of(&mut tee, header, report, visit)?;
+    tee.finish().map_err(|e| PackageError::io("the payload", 0, e))?;
+    decoder.has_more().map_err(|e| PackageError::io("the payload", 0, e))?;
+    let (md5, sha256) = sums.into_inner();
+    let stated_md5 = signature.bytes(1004)?.map(hex);
+    let of_sha256 = header.number(5093)?.unwrap_or(8) == 8;
+    let stated = |tag| header.string(tag).map(|value| value.filter(|_| of_sha256));
+    for (what, stated, actual) in [
+        ("the header says SHA256 {} of the payload", stated(5092)?, hex(&sha256.finalize())),
+        (
+            "the header says SHA256 {} of the unpacked payload",
+            stated(5097)?,
+            hex(&unpacked.finalize()),
+        ),
+        (
+            "the signature header says MD5 {} of header and payload",
+            stated_md5,
+            hex(&md5.finalize()),
+        ),
+    ] {
+        if let Some(stated) = stated.filter(|stated| *stated != actual) {
+            report.problems.push(format!("{}, but it is {actual}", what.replace("{}", &stated)));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the archive's members and holds each against what the header says of the file.
+fn members_of(
+    archive: &mut dyn Read,
+    header: &Header,
+    report: &mut PackageReport,
+    visit: &mut dyn Visit,
+) -> Result<(), PackageError> {
+    let sha256 = header.number(5011)? == Some(8);
+    let files = &report.files;
+    let by_path: HashMap<&str, usize> =
+        files.iter().enumerate().map(|(i, file)| (file.path.as_str(), i)).collect();
+    let mut filled: Vec<Filled> = files
+        .iter()
+        .enumerate()
+        .map(|(i, file)| {
+            let first = file.link.as_deref().filter(|_| file.kind == "hard link");
+            let first = first.and_then(|first| by_path.get(first)).copied().unwrap_or(i);
+            Filled { first, seen: false }
+        })
+        .collect();
+    let index = |member: &cpio::Member| match member {
+        cpio::Member::Named(name, _) => by_path.get(installed_path(name).as_str()).copied(),
+        cpio::Member::Indexed(index) => usize::try_from(*index).ok().filter(|i| *i < files.len()),
+    };
+    let mut problems = Vec::new();
+    // Enough to see what is wrong; what a hostile payload says costs memory.
+    let mut add = |problem: String| {
+        if problems.len() < 100 {
+            problems.push(problem);
+        }
+    };
+    // In the stripped form, the content of several names comes with the last of them.
+    let last: HashMap<usize, usize> =
+        filled.iter().enumerate().map(|(i, filled)| (filled.first, i)).collect();
+    let firsts: Vec<usize> = filled.iter().map(|filled| filled.first).collect();
+    let size = |member: &cpio::Member| match (member, index(member)) {
+        (cpio::Member::Named(_, size), _) => Ok(*size),
+        (cpio::Member::Indexed(_), Some(i)) => {
+            let has = matches!(files[i].kind, "file" | "hard link" | "symlink");
+            Ok(if has && last.get(&firsts[i]) == Some(&i) { files[i].size } else { 0 })
+        }
+        (cpio::Member::Indexed(index), None) => {
+            let expected = format!("less than {}", files.len());
+            Err(PackageError::field("index of a member of the payload", 0, index, expected))
+        }
+    };
+    cpio::for_each(archive, size, |member, len, content| {
+        let Some(i) = index(member) else {
+            if let cpio::Member::Named(name, _) = member {
+                add(format!(
+                    "the payload has {}, which the header does not list",
+                    installed_path(name)
+                ));
+            }
+            return Ok(());
+        };
+        let file = &files[i];
+        if !matches!(file.kind, "file" | "hard link") {
+            filled[i].seen = true;
+            return Ok(());
+        }
+        // Of several names only one has the content.
+        if len != file.size {
+            if len != 0 || last.get(&filled[i].first) == Some(&i) {
+                add(format!(
+                    "{} has {len} bytes in the payload, but the header says {}",
+                    file.path, file.size
+                ));
+            }
+            if len == 0 {
+                return Ok(());
+            }
+        } else if len == 0 && filled[filled[i].first].seen {
+            return Ok(());
+        }
+        let cannot = |e| PackageError::io(format!("{} in the payload", file.path), 0, e);
+        let mut sum = Sha256::new();
+        let mut summed = Tee::new(content, |bytes: &[u8]| sum.update(bytes));
+        let first = filled[i].first;
+        visit.file(&files[first].path, len, &mut summed).map_err(cannot)?;
+        if summed.finish().map_err(cannot)? != len {
+            return Err(cannot(io::ErrorKind::UnexpectedEof.into()));
+        }
+        filled[first].seen = true;
+        let actual = hex(&sum.finalize());
+        if let Some(stated) = file.digest.as_ref().filter(|stated| sha256 && **stated != actual) {
+            add(format!("the header says SHA256 {stated} of {}, but it is {actual}", file.path));
+        }
+        Ok(())
+    })?;
+    for (i, file) in files.iter().enumerate() {
+        let expected = matches!(file.kind, "file" | "symlink") && !file.flags.contains(&"ghost");
+        if expected && !filled[i].seen {
+            add(format!("the header lists {}, which the payload lacks", file.path));
+        }
+    }
+    report.problems.append(&mut problems);
+    Ok(())
 }
 
 fn relations(header: &Header, report: &mut PackageReport) -> Result<(), PackageError> {
@@ -221,7 +399,7 @@ fn files(header: &Header, report: &mut PackageReport) -> Result<(), PackageError
             ("groups", groups.len()),
         ],
     )?;
-    let mut seen = std::collections::HashSet::new();
+    let mut firsts: HashMap<(u64, u64), usize> = HashMap::new();
     // A folder's name stands in the header once, and in the path of each of its files.
     let mut left = MAX_PATHS;
     for i in 0..count {
@@ -249,7 +427,9 @@ fn files(header: &Header, report: &mut PackageReport) -> Result<(), PackageError
         };
         // Names of one inode are one file, whose bytes are installed once.
         let inode = devices.get(i).zip(inodes.get(i));
-        let again = kind == "file" && inode.is_some_and(|(&dev, &ino)| !seen.insert((dev, ino)));
+        let first = inode.filter(|_| kind == "file");
+        let first = first.map_or(i, |(&dev, &ino)| *firsts.entry((dev, ino)).or_insert(i));
+        let again = first != i;
         if kind == "file" && !again && flags[i] & (1 << 6) == 0 {
             report.installed_bytes = report.installed_bytes.saturating_add(sizes[i]);
         }
@@ -261,7 +441,10 @@ fn files(header: &Header, report: &mut PackageReport) -> Result<(), PackageError
             size: sizes[i],
             owner: format!("{}/{}", users[i], groups[i]),
             mtime: mtimes[i].try_into().unwrap_or(i64::MAX),
-            link: Some(links[i].clone()).filter(|link| !link.is_empty()),
+            link: match report.files.get(first) {
+                Some(first) if again => Some(first.path.clone()),
+                _ => Some(links[i].clone()).filter(|link| !link.is_empty()),
+            },
             digest: Some(digests[i].clone()).filter(|digest| !digest.is_empty()),
             flags: marks.map(|(_, name)| *name).collect(),
         });
@@ -385,13 +568,13 @@ mod tests {
 
     #[test]
     fn a_long_folder_with_many_files_is_refused() {
-        let report = package(&in_folder("/usr/", 1000)).unwrap();
+        let report = read(&in_folder("/usr/", 1000)).unwrap();
         assert_eq!((report.files.len(), report.files[7].path.as_str()), (1000, "/usr/"));
         let folder = format!("/{}/", "n".repeat(100_000));
         // Half a megabyte, from which ten gigabytes would come.
         let bytes = in_folder(&folder, 100_000);
         assert!(bytes.len() < 600_000);
-        let error = package(&bytes).unwrap_err().to_string();
+        let error = read(&bytes).unwrap_err().to_string();
         assert!(error.contains("bytes of all paths"), "{error}");
     }
 }

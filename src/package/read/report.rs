@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 
 /// More files than any package has; few enough to hold in memory.
-pub(super) const MAX_FILES: usize = 1 << 20;
+pub const MAX_FILES: usize = 1 << 20;
 
 /// A package. Lists are in the order of the package.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -30,6 +30,9 @@ pub struct PackageReport {
     pub signatures: Vec<String>,
     /// Bytes of all its files.
     pub installed_bytes: u64,
+    /// Files that `md5sums` leaves out though there is one, configuration files aside.
+    #[serde(skip)]
+    pub unlisted: Vec<String>,
     /// What an installer would stumble over, or what does not agree.
     pub problems: Vec<String>,
 }
@@ -99,7 +102,7 @@ fn as_map<S: serde::Serializer, V: Serialize>(
 }
 
 /// A path as it is installed: absolute, without `./`.
-pub(super) fn installed_path(name: &[u8]) -> String {
+pub fn installed_path(name: &[u8]) -> String {
     let below = name.strip_prefix(b".").filter(|rest| rest.is_empty() || rest.starts_with(b"/"));
     let name = below.unwrap_or(name);
     let text = String::from_utf8_lossy(name);

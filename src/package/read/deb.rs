@@ -4,29 +4,24 @@
 //! digits), `` `\n ``; content is padded to an even size. Both tars are read as streams, once, so
 //! memory does not grow with the package. Source: deb(5), deb-control(5).
 
-use std::collections::HashMap;
-use std::io::{self, BufReader, Read};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
 
 use md5::{Digest, Md5};
 
+use super::decode::{Decoder, Tee};
 use super::error::PackageError;
-use super::package::{
-    FileReport, MAX_FILES, Member, PackageReport, Script, installed_path, leaves,
-};
-use super::{Input, tar};
-use crate::error::Error;
+use super::report::{FileReport, MAX_FILES, Member, PackageReport, Script, installed_path, leaves};
+use super::{Visit, tar};
 use crate::read_at::{Cursor, ReadAt};
 
 /// The first bytes of an `ar` archive.
-pub(super) const AR_MAGIC: &[u8] = b"!<arch>\n";
+pub const AR_MAGIC: &[u8] = b"!<arch>\n";
 const AR_HEADER: usize = 60;
 /// A package has three members, and a signature or two.
 const MAX_MEMBERS: usize = 64;
 /// All control data that is held at once.
 const MAX_CONTROL: u64 = 64 << 20;
-/// What a decompressor may hold: dpkg's own limit for zstd windows, and room for xz -9.
-const ZSTD_WINDOW_LOG: u32 = 27;
-const XZ_MEMORY: u64 = 256 << 20;
 
 const RELATIONS: &[&str] = &[
     "Pre-Depends",
@@ -41,19 +36,8 @@ const RELATIONS: &[&str] = &[
 ];
 const SCRIPTS: &[&str] = &["preinst", "postinst", "prerm", "postrm", "config"];
 
-/// Reads a package; an `ar` archive of another kind is an error.
-pub(super) fn read(input: &Input) -> Result<PackageReport, Error> {
-    let members = members(&input.file).map_err(|e| input.damaged("ar archive", e))?;
-    if members.first().is_none_or(|first| first.name != "debian-binary") {
-        return Err(Error::failed("is an ar archive, and no .deb package").at(&input.path).hint(
-            "the first member of a .deb is `debian-binary`; static libraries are left alone",
-        ));
-    }
-    package(&input.file, members).map_err(|e| input.damaged(".deb package", e))
-}
-
 /// The table of an `ar` archive.
-fn members(r: &dyn ReadAt) -> Result<Vec<Member>, PackageError> {
+pub fn members(r: &dyn ReadAt) -> Result<Vec<Member>, PackageError> {
     let mut members = Vec::new();
     let mut at = AR_MAGIC.len() as u64;
     while at < r.len() {
@@ -86,8 +70,21 @@ fn members(r: &dyn ReadAt) -> Result<Vec<Member>, PackageError> {
     Ok(members)
 }
 
-fn package(r: &dyn ReadAt, members: Vec<Member>) -> Result<PackageReport, PackageError> {
+/// Whether the members are those of a package, and not of a static library.
+pub fn is_package(members: &[Member]) -> bool {
+    members.first().is_some_and(|first| first.name == "debian-binary")
+}
+
+/// Reads a package by its members, once and as a stream; `visit` sees its files.
+pub fn read(
+    r: &dyn ReadAt,
+    members: Vec<Member>,
+    visit: &mut dyn Visit,
+) -> Result<PackageReport, PackageError> {
     let mut report = PackageReport::default();
+    if members.is_empty() {
+        return Err(PackageError::Missing("member in the archive".into()));
+    }
     format_version(r, &members[0], &mut report)?;
     let mut md5sums = HashMap::new();
     let (mut control, mut data) = (false, false);
@@ -100,7 +97,8 @@ fn package(r: &dyn ReadAt, members: Vec<Member>) -> Result<PackageReport, Packag
                 return Err(PackageError::Missing("control member before the data".into()));
             }
             data = true;
-            read_data(r, &mut member, &mut md5sums, &mut report)?;
+            visit.control(&report);
+            read_data(r, &mut member, &mut md5sums, &mut report, visit)?;
         } else if member.name.starts_with("_gpg") {
             report.signatures.push(member.name.clone());
         }
@@ -147,64 +145,6 @@ fn tar_compression(name: &str, tar: &str) -> Option<&'static str> {
     }
 }
 
-type Raw<'r> = BufReader<Cursor<&'r dyn ReadAt>>;
-
-enum Decoder<'r> {
-    None(Raw<'r>),
-    Gzip(flate2::bufread::GzDecoder<Raw<'r>>),
-    Xz(liblzma::bufread::XzDecoder<Raw<'r>>),
-    Zstd(zstd::stream::read::Decoder<'static, Raw<'r>>),
-}
-
-impl<'r> Decoder<'r> {
-    fn new(r: &'r dyn ReadAt, member: &Member, compression: &str) -> Result<Self, PackageError> {
-        let raw = BufReader::with_capacity(64 << 10, Cursor::new(r, member.offset, member.size));
-        let cannot = |e| PackageError::io(&member.name, 0, e);
-        Ok(match compression {
-            "none" => Self::None(raw),
-            "gzip" => Self::Gzip(flate2::bufread::GzDecoder::new(raw)),
-            "xz" => {
-                let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, 0)
-                    .map_err(|e| cannot(e.into()))?;
-                Self::Xz(liblzma::bufread::XzDecoder::new_stream(raw, stream))
-            }
-            "zstd" => {
-                let mut decoder =
-                    zstd::stream::read::Decoder::with_buffer(raw).map_err(cannot)?.single_frame();
-                decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(cannot)?;
-                Self::Zstd(decoder)
-            }
-            other => {
-                let expected = "gzip, xz, zstd or none";
-                let what = format!("compression of {}", member.name);
-                return Err(PackageError::field(what, member.offset, other, expected));
-            }
-        })
-    }
-
-    /// Whether compressed bytes are left: dpkg reads one stream or frame.
-    fn has_more(self) -> bool {
-        let mut raw = match self {
-            Self::None(raw) => raw,
-            Self::Gzip(decoder) => decoder.into_inner(),
-            Self::Xz(decoder) => decoder.into_inner(),
-            Self::Zstd(decoder) => decoder.finish(),
-        };
-        raw.read(&mut [0]).is_ok_and(|n| n > 0)
-    }
-}
-
-impl Read for Decoder<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::None(raw) => raw.read(buf),
-            Self::Gzip(decoder) => decoder.read(buf),
-            Self::Xz(decoder) => decoder.read(buf),
-            Self::Zstd(decoder) => decoder.read(buf),
-        }
-    }
-}
-
 fn read_tar(
     r: &dyn ReadAt,
     member: &mut Member,
@@ -213,13 +153,14 @@ fn read_tar(
     each: impl FnMut(&tar::TarMember, &mut dyn Read) -> Result<(), PackageError>,
 ) -> Result<(), PackageError> {
     let compression = tar_compression(&member.name, tar).unwrap_or("none");
-    let mut decoder = Decoder::new(r, member, compression)?;
+    let raw = Cursor::new(r, member.offset, member.size);
+    let mut decoder = Decoder::new(Box::new(raw), &member.name, compression, true)?;
     let end = tar::for_each(&mut decoder, tar, each)?;
     let mut problem = |what: &str| problems.push(format!("{} {what}", member.name));
     if end.pax {
         problem("has PAX headers: dpkg does not install such a package");
     }
-    if decoder.has_more() {
+    if decoder.has_more().map_err(|e| PackageError::io(&member.name, 0, e))? {
         problem("has more than one compressed stream: dpkg reads the first only");
     }
     member.compression = Some(compression.to_owned());
@@ -338,8 +279,14 @@ fn read_data(
     member: &mut Member,
     md5sums: &mut HashMap<String, String>,
     report: &mut PackageReport,
+    visit: &mut dyn Visit,
 ) -> Result<(), PackageError> {
-    let PackageReport { files, problems, installed_bytes, .. } = report;
+    let listed = !md5sums.is_empty();
+    let conffiles = report.control_files.iter().find(|file| file.name == "conffiles");
+    let conffiles: HashSet<String> = conffiles
+        .map(|file| file.text.lines().map(|line| line.trim().to_owned()).collect())
+        .unwrap_or_default();
+    let PackageReport { files, problems, installed_bytes, unlisted, .. } = report;
     let mut found = Vec::new();
     // Names are held: hostile ones are long.
     let mut left: u64 = 256 << 20;
@@ -355,13 +302,15 @@ fn read_data(
         if leaves(&path) {
             found.push(format!("the path {path} leaves the tree"));
         }
-        let file = data_file(entry, path, content)?;
+        let file = data_file(entry, path, content, visit)?;
         if let Some(stated) = md5sums.remove(&file.path) {
             let actual = file.digest.as_deref().unwrap_or("of nothing: it is no file");
             // A hard link's content stands at its first name.
             if stated != actual && file.kind != "hard link" {
                 found.push(format!("md5sums says {stated} of {}, but it is {actual}", file.path));
             }
+        } else if listed && file.kind == "file" && !conffiles.contains(&file.path) {
+            unlisted.push(file.path.clone());
         }
         *installed_bytes = installed_bytes.saturating_add(file.size);
         files.push(file);
@@ -377,6 +326,7 @@ fn data_file(
     entry: &tar::TarMember,
     path: String,
     content: &mut dyn Read,
+    visit: &mut dyn Visit,
 ) -> Result<FileReport, PackageError> {
     let kind = match entry.kind() {
         b'0' => "file",
@@ -395,8 +345,10 @@ fn data_file(
     let mut digest = None;
     if kind == "file" {
         let mut md5 = Md5::new();
-        let copied = io::copy(content, &mut md5)
-            .map_err(|e| PackageError::io(format!("{path} in data.tar"), entry.at, e))?;
+        let cannot = |e| PackageError::io(format!("{path} in data.tar"), entry.at, e);
+        let mut summed = Tee::new(content, |bytes: &[u8]| md5.update(bytes));
+        visit.file(&path, entry.size, &mut summed).map_err(cannot)?;
+        let copied = summed.finish().map_err(cannot)?;
         if copied != entry.size {
             let cut = io::ErrorKind::UnexpectedEof.into();
             return Err(PackageError::io(format!("{path} in data.tar"), entry.at, cut));

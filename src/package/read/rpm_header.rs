@@ -9,7 +9,7 @@
 //! by locale. Source: rpm's documentation, "RPM v4 package format".
 
 use super::error::PackageError;
-use super::package::MAX_FILES;
+use super::report::MAX_FILES;
 use crate::read_at::{ReadAt, read_vec};
 
 const MAGIC: [u8; 4] = [0x8e, 0xad, 0xe8, 0x01];

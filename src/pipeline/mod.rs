@@ -1,5 +1,7 @@
 //! Stages strung together: what each command of the program runs.
 
+mod batch;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -11,10 +13,17 @@ use crate::jobs::Jobs;
 use crate::package::set::{PackageFile, SetOptions, write_set};
 use crate::package::spec::Package;
 use crate::progress::Monitor;
-use crate::tree::Tree;
+
 use crate::tree::dir::{self, Copying};
 use crate::tree::output::OutputDir;
+use crate::tree::{Occupied, Tree, TreePath};
 use crate::{recombine, split, stage};
+
+pub use batch::{Batch, Item};
+
+/// What to do where two artifacts want one path.
+const ONE_OF_A_NAME: &str =
+    "a shard has one artifact of each name and component: leave one of them out";
 
 /// Plans the split of all artifacts of a shard, side by side. Artifacts that give parts of one name
 /// (a generic one beside one of a build job) are laid together. The faults of all are reported.
@@ -23,44 +32,71 @@ pub fn split_all(
     options: &split::Options,
     jobs: &Jobs,
 ) -> Result<(Vec<ArtifactTree>, Vec<split::Report>)> {
-    let mut outputs: BTreeMap<String, ArtifactTree> = BTreeMap::new();
+    let mut parts: BTreeMap<String, Vec<ArtifactTree>> = BTreeMap::new();
     let mut reports = Vec::new();
     let mut faults = Vec::new();
     for planned in jobs.drive(artifacts, |artifact| split::split(artifact, options)) {
         match planned {
-            Ok((parts, report)) => {
-                for part in parts {
-                    faults.extend(lay_together(&mut outputs, part).err());
+            Ok((of_one, report)) => {
+                for part in of_one {
+                    parts.entry(part.name.to_string()).or_default().push(part);
                 }
                 reports.push(report);
             }
             Err(e) => faults.extend(e.into_vec()),
         }
     }
-    Errors::check((outputs.into_values().collect(), reports), faults)
+    let mut outputs = Vec::new();
+    for (name, parts) in parts {
+        let Some((output, collisions)) = lay(parts) else { continue };
+        faults.extend(collisions.into_iter().map(|collision| {
+            let what = collision.occupied;
+            Error::failed(format!("two artifacts of the shard give {name}: {what}"))
+                .hint(ONE_OF_A_NAME)
+        }));
+        outputs.push(output);
+    }
+    Errors::check((outputs, reports), faults)
 }
 
-fn lay_together(
-    outputs: &mut BTreeMap<String, ArtifactTree>,
-    part: ArtifactTree,
-) -> Result<(), Error> {
-    let name = part.name.to_string();
-    let Some(there) = outputs.get_mut(&name) else {
-        outputs.insert(name, part);
-        return Ok(());
-    };
-    for prefix in part.prefixes {
-        if !there.prefixes.contains(&prefix) {
-            there.prefixes.push(prefix);
+/// Two parts that want one path.
+struct Collision {
+    /// Their places in the list of parts.
+    parts: [usize; 2],
+    occupied: Occupied,
+}
+
+/// Lays parts of one name together, and finds which of them collide: of each two the first path.
+/// `None` where there are no parts.
+fn lay(parts: impl IntoIterator<Item = ArtifactTree>) -> Option<(ArtifactTree, Vec<Collision>)> {
+    let mut parts = parts.into_iter();
+    let mut laid = parts.next()?;
+    let mut collisions: Vec<Collision> = Vec::new();
+    // Of what is not the first part's.
+    let mut owners: BTreeMap<TreePath, usize> = BTreeMap::new();
+    for (place, part) in (1..).zip(parts) {
+        for prefix in part.prefixes {
+            if !laid.prefixes.contains(&prefix) {
+                laid.prefixes.push(prefix);
+            }
+        }
+        for (path, entry) in part.tree.iter() {
+            let new = laid.tree.get(path).is_none();
+            match laid.tree.insert(path.clone(), entry.clone()) {
+                Ok(()) if new => {
+                    owners.insert(path.clone(), place);
+                }
+                Ok(()) => {}
+                Err(occupied) => {
+                    let parts = [owners.get(&occupied.0).copied().unwrap_or(0), place];
+                    if !collisions.iter().any(|known| known.parts == parts) {
+                        collisions.push(Collision { parts, occupied });
+                    }
+                }
+            }
         }
     }
-    for (path, entry) in part.tree.iter() {
-        there.tree.insert(path.clone(), entry.clone()).map_err(|e| {
-            Error::failed(format!("two artifacts of the shard give {name}: {e}"))
-                .hint("a shard has one artifact of each name and component: leave one of them out")
-        })?;
-    }
-    Ok(())
+    Some((laid, collisions))
 }
 
 /// Writes artifacts as directories into an output directory (see [`OutputDir`]).
@@ -73,7 +109,9 @@ pub fn write_artifacts(
 ) -> Result<()> {
     let trees: Vec<(String, Tree)> =
         artifacts.iter().map(|artifact| (artifact.name.to_string(), artifact.to_tree())).collect();
-    dir::write(output.part(), &trees, copying, jobs, monitor)?;
+    if let Err(faults) = dir::write(output.part(), &trees, copying, jobs, monitor) {
+        return Errors::check((), faults.into_iter().map(|fault| fault.error).collect());
+    }
     output.finish()
 }
 

@@ -1,0 +1,457 @@
+//! From a bundle in the input to code objects as archives store them: reading, checking, compressing.
+//!
+//! An entry of a plain bundle is read and compressed by one task of the pool. A compressed bundle is
+//! one stream: the driver decompresses it, hashing on the way, and each code object goes to the pool as
+//! soon as it is whole. So one bundle keeps all cores busy, however large it is, and memory depends on
+//! its code objects, not on the bundle.
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam_channel::{Receiver, bounded};
+
+use super::input::InputFile;
+use super::keep::Part;
+use crate::error::Error;
+use crate::fatbin::BundleError;
+use crate::fatbin::bundle::{Bundle, BundleEntry, Form};
+use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
+use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER};
+use crate::read_at::ReadAt;
+use crate::target::TargetId;
+
+/// Buffers for whole code objects, which go round: fresh memory for each would cost about as much as
+/// copying it, and what is freed in such sizes the C library does not give back to the system.
+#[derive(Default)]
+pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// What may wait here in all.
+    const IN_ALL: usize = 32 << 20;
+
+    /// A buffer with room for `size` bytes. It may hold something.
+    pub fn take(&self, size: usize) -> Vec<u8> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = (0..kept.len()).filter(|&i| kept[i].capacity() >= size);
+        match fitting.min_by_key(|&i| kept[i].capacity()) {
+            Some(i) => kept.swap_remove(i),
+            None => {
+                // One that is too small makes room for the new one.
+                kept.pop();
+                Vec::with_capacity(size)
+            }
+        }
+    }
+
+    pub fn give_back(&self, buffer: Vec<u8>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held: usize = kept.iter().map(Vec::capacity).sum();
+        if buffer.capacity() <= Self::IN_ALL.saturating_sub(held) {
+            kept.push(buffer);
+        }
+    }
+}
+
+/// A code object that one archive wants.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub archive: usize,
+    pub object: usize,
+    pub entry: usize,
+    pub isa: TargetId,
+    pub compression: Compression,
+    pub hashed: bool,
+}
+
+impl Wanted {
+    /// Bytes that a code object of this size holds in memory while it is packed from a stream, and
+    /// until it is written.
+    fn streamed_cost(&self, size: u64) -> u64 {
+        match self.compression {
+            Compression::None => size,
+            // Input and frame; a large one is streamed, and its frame rarely passes half its size.
+            Compression::Zstd { .. } if size <= STREAM_OVER => size.saturating_mul(3) / 2,
+            Compression::Zstd { .. } => size / 2,
+        }
+    }
+
+    /// The same where its bytes are in memory before.
+    fn held_cost(&self, size: u64) -> u64 {
+        match self.compression {
+            Compression::None => size,
+            Compression::Zstd { .. } => size.saturating_mul(3) / 2,
+        }
+    }
+}
+
+/// What is read in one go: an entry of a plain bundle, or all wanted ones of a compressed bundle.
+pub(super) struct Item {
+    pub buffers: Arc<Buffers>,
+    pub input: Arc<InputFile>,
+    pub bundle: Arc<Bundle>,
+    pub wanted: Vec<Wanted>,
+}
+
+/// A code object as it is stored in its archive.
+pub(super) struct Packed {
+    pub archive: usize,
+    pub object: usize,
+    pub stored: Vec<u8>,
+    pub hash: Option<blake3::Hash>,
+}
+
+/// Why a code object cannot be packed or stored.
+pub(super) struct Fault {
+    /// The bundle that it is in, where it is the input's.
+    bundle: Option<Arc<Bundle>>,
+    error: Error,
+}
+
+impl Fault {
+    /// Whether a fault of this bundle is the cause.
+    pub fn is_of(&self, bundle: &Arc<Bundle>) -> bool {
+        self.bundle.as_ref().is_some_and(|own| Arc::ptr_eq(own, bundle))
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self { bundle: None, error }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        fault.error
+    }
+}
+
+/// What ends the way through a bundle.
+enum Stop {
+    Damage(BundleError),
+    Packing(Fault),
+}
+
+impl From<BundleError> for Stop {
+    fn from(e: BundleError) -> Self {
+        Self::Damage(e)
+    }
+}
+
+impl Item {
+    /// What it reads of its input: of a plain bundle the entry, of a compressed one all.
+    pub fn range(&self) -> Range<u64> {
+        let Bundle { offset, total_size, form, entries } = &*self.bundle;
+        match form {
+            Form::Compressed(_) => *offset..offset.saturating_add(*total_size),
+            Form::Plain => {
+                let BundleEntry { offset: at, size, .. } = &entries[self.wanted[0].entry];
+                let start = offset.saturating_add(*at);
+                start..start.saturating_add(*size)
+            }
+        }
+    }
+
+    pub fn is_plain(&self) -> bool {
+        self.bundle.form == Form::Plain
+    }
+
+    /// The task for the one code object of a plain bundle: it reads its input itself, or has `part`,
+    /// which is exactly what [`Self::range`] says.
+    pub fn task(self, part: Option<Part<Arc<Vec<u8>>>>) -> Task {
+        let size = self.bundle.entries[self.wanted[0].entry].size;
+        let (bytes, cost) = match part {
+            None => (Bytes::Input, self.wanted[0].streamed_cost(size)),
+            Some(part) => (Bytes::Part(part), self.wanted[0].held_cost(size)),
+        };
+        Task { item: self, bytes, cost }
+    }
+
+    /// Decompresses a compressed bundle once and hands each wanted code object to `push`, as a task
+    /// of its own. `file` is the input, or as much of it as [`Self::range`] says, at its place.
+    /// Code objects that would hold more than `most` bytes stream to their task, which so must be
+    /// able to run meanwhile.
+    pub fn decompress(
+        &self,
+        file: &dyn ReadAt,
+        most: u64,
+        push: &mut dyn FnMut(Task) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let fail = |source| BundleError::Decompress { offset: self.bundle.offset, source };
+        let done = self.bundle.for_each_entry(file, |entry, stream| {
+            let Some(wanted) = self.of_entry(entry) else { return Ok(()) };
+            let cost = wanted.held_cost(entry.size);
+            let item = Self {
+                buffers: Arc::clone(&self.buffers),
+                input: Arc::clone(&self.input),
+                bundle: Arc::clone(&self.bundle),
+                wanted: vec![wanted.clone()],
+            };
+            if let Ok(size) = usize::try_from(entry.size)
+                && cost <= most
+            {
+                let mut bytes = self.buffers.take(size);
+                bytes.resize(size, 0);
+                stream.read_exact(&mut bytes).map_err(fail)?;
+                let task = Task { item, bytes: Bytes::Held(bytes), cost };
+                return push(task).map_err(Stop::Packing);
+            }
+            let (send, received) = bounded(4);
+            let cost = wanted.streamed_cost(entry.size);
+            push(Task { item, bytes: Bytes::Sent(received), cost }).map_err(Stop::Packing)?;
+            let mut left = entry.size;
+            while left > 0 {
+                let size = usize::try_from(left).unwrap_or(SENT).min(SENT);
+                let mut chunk = vec![0; size];
+                stream.read_exact(&mut chunk).map_err(fail)?;
+                left -= size as u64;
+                if send.send(chunk).is_err() {
+                    // It failed, and will say so.
+                    break;
+                }
+            }
+            Ok(())
+        });
+        match done {
+            Ok(()) => Ok(()),
+            Err(Stop::Damage(e)) => Err(self.damage(e)),
+            Err(Stop::Packing(fault)) if !fault.is_of(&self.bundle) => Err(fault),
+            // A damaged bundle explains whatever is wrong with the code objects in it.
+            Err(Stop::Packing(fault)) => match self.bundle.verify(file) {
+                Ok(()) => Err(fault),
+                Err(e) => Err(self.damage(e)),
+            },
+        }
+    }
+
+    /// Reads, checks and compresses its code objects, and gives each to `done` as long as that says
+    /// so. `file` is its input, or as much of it as [`Self::range`] says, at its place.
+    pub fn pack(
+        &self,
+        file: &dyn ReadAt,
+        done: &mut dyn FnMut(Packed) -> bool,
+    ) -> Result<(), Fault> {
+        let mut fault = None;
+        let mut pack = |entry: &BundleEntry, stream: &mut dyn Read| -> Result<(), BundleError> {
+            if let Some(wanted) = self.of_entry(entry)
+                && fault.is_none()
+            {
+                fault = match self.pack_one(wanted, Origin::Stream(stream)) {
+                    Ok(packed) => (!done(packed)).then(|| Error::failed("was given up").into()),
+                    Err(fault) => Some(fault),
+                };
+            }
+            Ok(())
+        };
+        let read = match self.bundle.form {
+            Form::Compressed(_) => self.bundle.for_each_entry(file, pack),
+            Form::Plain => {
+                let entry = &self.bundle.entries[self.wanted[0].entry];
+                let stream = self.bundle.open_entry(file, entry);
+                stream.and_then(|mut stream| pack(entry, &mut stream))
+            }
+        };
+        match (read, fault) {
+            // A damaged bundle explains whatever is wrong with the code objects in it.
+            (Err(e), _) => Err(self.damage(e)),
+            (Ok(()), Some(fault)) => Err(fault),
+            (Ok(()), None) => Ok(()),
+        }
+    }
+
+    fn of_entry(&self, entry: &BundleEntry) -> Option<&Wanted> {
+        self.wanted.iter().find(|wanted| self.bundle.entries[wanted.entry] == *entry)
+    }
+
+    fn damage(&self, e: BundleError) -> Fault {
+        let message = format!("the bundle at {:#x}: cannot be read", self.bundle.offset);
+        self.fault(Error::failed(message).because(e))
+    }
+
+    fn fault(&self, error: Error) -> Fault {
+        let hint = "the input is damaged: build or copy it again";
+        let error = error.at(self.input.path()).hint(hint);
+        Fault { bundle: Some(Arc::clone(&self.bundle)), error }
+    }
+
+    /// Checks and compresses one code object.
+    fn pack_one(&self, wanted: &Wanted, from: Origin) -> Result<Packed, Fault> {
+        let size = self.bundle.entries[wanted.entry].size;
+        let failed = |message: &str| {
+            let Wanted { entry, .. } = wanted;
+            Error::failed(format!(
+                "the bundle at {:#x}, entry {entry}: {message}",
+                self.bundle.offset
+            ))
+        };
+        let (stored, head) = store(wanted.compression, from, size, &self.buffers)
+            .map_err(|e| self.fault(failed("cannot read the code object").because(e)))?;
+        let header = CodeObjectHeader::parse(&head)
+            .map_err(|e| self.fault(failed("is no code object").because(e)))?;
+        if let (IsaCheck::Other, Some(found)) = (header.check(&wanted.isa), &header.target) {
+            return Err(self.fault(failed(&format!(
+                "a code object is filed under {} but its e_flags say {found}",
+                wanted.isa
+            ))));
+        }
+        Ok(Packed {
+            archive: wanted.archive,
+            object: wanted.object,
+            // Equal code objects make equal frames, which are smaller to hash.
+            hash: wanted.hashed.then(|| blake3::hash(&stored)),
+            stored,
+        })
+    }
+}
+
+/// What goes to a task at once of a code object that streams to it.
+const SENT: usize = 256 << 10;
+
+/// A task for the pool: one code object.
+pub(super) struct Task {
+    item: Item,
+    bytes: Bytes,
+    /// Bytes that it holds in memory until its result is written.
+    pub cost: u64,
+}
+
+/// Where a task has its bytes from.
+enum Bytes {
+    /// It reads the input.
+    Input,
+    /// A part of the input that is in memory.
+    Part(Part<Arc<Vec<u8>>>),
+    /// The code object is in memory.
+    Held(Vec<u8>),
+    /// The code object comes piece by piece.
+    Sent(Receiver<Vec<u8>>),
+}
+
+impl Task {
+    /// Does it.
+    pub fn run(self) -> Result<Packed, Fault> {
+        let Self { item, bytes, .. } = self;
+        match bytes {
+            Bytes::Input => {
+                let cannot = |e| Error::io("cannot read", item.input.path(), e);
+                let file = item.input.open().map_err(cannot)?;
+                let mut packed = None;
+                item.pack(&file, &mut |one| {
+                    packed = Some(one);
+                    true
+                })?;
+                Ok(packed.expect("an entry that could be read was packed"))
+            }
+            Bytes::Part(Part { bytes, .. }) => match Arc::try_unwrap(bytes) {
+                Ok(bytes) => item.pack_one(&item.wanted[0], Origin::Held(bytes)),
+                // Another archive wants it too.
+                Err(shared) => {
+                    item.pack_one(&item.wanted[0], Origin::Stream(&mut shared.as_slice()))
+                }
+            },
+            Bytes::Held(bytes) => item.pack_one(&item.wanted[0], Origin::Held(bytes)),
+            Bytes::Sent(chunks) => {
+                let mut stream = Coming { chunks, current: Vec::new(), used: 0 };
+                item.pack_one(&item.wanted[0], Origin::Stream(&mut stream))
+            }
+        }
+    }
+}
+
+/// A code object to be packed.
+enum Origin<'a> {
+    Stream(&'a mut dyn Read),
+    Held(Vec<u8>),
+}
+
+/// The stored form of a code object, and its first bytes.
+fn store(
+    compression: Compression,
+    from: Origin,
+    size: u64,
+    buffers: &Buffers,
+) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let head_of = |bytes: &[u8]| bytes[..bytes.len().min(HEAD)].to_vec();
+    match (compression, from) {
+        (Compression::None, Origin::Held(bytes)) => {
+            let head = head_of(&bytes);
+            Ok((bytes, head))
+        }
+        (Compression::None, Origin::Stream(stream)) => {
+            let mut stored = buffers.take(usize::try_from(size).map_err(io::Error::other)?);
+            stored.clear();
+            stream.read_to_end(&mut stored)?;
+            let head = head_of(&stored);
+            Ok((stored, head))
+        }
+        (Compression::Zstd { level }, Origin::Held(bytes)) => {
+            let frame = with_compressor(level, |compressor| compressor.compress_held(&bytes))?;
+            let head = head_of(&bytes);
+            buffers.give_back(bytes);
+            Ok((frame, head))
+        }
+        (Compression::Zstd { level }, Origin::Stream(stream)) => {
+            let mut seen = Seen { stream, head: Vec::new() };
+            let frame = with_compressor(level, |compressor| compressor.compress(&mut seen, size))?;
+            Ok((frame, seen.head))
+        }
+    }
+}
+
+/// Lends this thread's compressor for the level.
+fn with_compressor(
+    level: i32,
+    compress: impl FnOnce(&mut FrameCompressor) -> io::Result<Vec<u8>>,
+) -> io::Result<Vec<u8>> {
+    thread_local! {
+        static COMPRESSOR: RefCell<Option<(i32, FrameCompressor)>> = const { RefCell::new(None) };
+    }
+    COMPRESSOR.with_borrow_mut(|slot| {
+        if slot.as_ref().is_none_or(|(at, _)| *at != level) {
+            *slot = Some((level, FrameCompressor::new(level)?));
+        }
+        let (_, compressor) = slot.as_mut().expect("just filled");
+        compress(compressor)
+    })
+}
+
+/// An ELF header's length.
+const HEAD: usize = 64;
+
+/// Passes a stream on, keeping its first bytes.
+struct Seen<'a> {
+    stream: &'a mut dyn Read,
+    head: Vec<u8>,
+}
+
+impl Read for Seen<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.stream.read(buf)?;
+        let wanted = HEAD.saturating_sub(self.head.len()).min(n);
+        self.head.extend_from_slice(&buf[..wanted]);
+        Ok(n)
+    }
+}
+
+/// A code object that comes piece by piece.
+struct Coming {
+    chunks: Receiver<Vec<u8>>,
+    current: Vec<u8>,
+    used: usize,
+}
+
+impl Read for Coming {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.used == self.current.len() {
+            // The end is where the sender is gone.
+            let Ok(chunk) = self.chunks.recv() else { return Ok(0) };
+            (self.current, self.used) = (chunk, 0);
+        }
+        let n = buf.len().min(self.current.len() - self.used);
+        buf[..n].copy_from_slice(&self.current[self.used..self.used + n]);
+        self.used += n;
+        Ok(n)
+    }
+}

@@ -1,0 +1,242 @@
+//! Invariant 2, between files: the libraries that host code needs (`DT_NEEDED`) are there.
+//!
+//! A library of the artifacts must be where the loader looks for it: in the folders of `DT_RUNPATH`
+//! (of `DT_RPATH`, where there is no other), with `$ORIGIN` for the folder of the file that needs it;
+//! then in those that the system's configuration names, for which the `lib` folders of the install
+//! prefix stand here. Source: ld.so(8), "DESCRIPTION".
+//!
+//! A library that no artifact brings is another matter: a build is packaged in pieces, and one piece
+//! cannot know the rest. It is an error where it is known to be wrong: the input brings it, or the
+//! caller has named all that may come from elsewhere. Otherwise it is listed by the report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde::Serialize;
+
+use super::Checked;
+use super::file::Facts;
+use super::finding::{Check, Finding};
+use super::host::ProgramFacts;
+use super::layout::{Installed, installed_path};
+use crate::artifact::Shard;
+use crate::tree::TreePath;
+
+/// The base system's libraries.
+const BASE: &str = include_str!("external.txt");
+
+/// Folders below the install prefix that the system's loader is told of, as `/etc/ld.so.conf.d` does
+/// or the distribution's default.
+const SYSTEM: [&str; 6] =
+    ["lib", "lib64", "lib/x86_64-linux-gnu", "usr/lib", "usr/lib64", "usr/lib/x86_64-linux-gnu"];
+
+/// Whether every system has a library of this name.
+pub(super) fn is_base(soname: &str) -> bool {
+    Externals::new(&[]).has(soname)
+}
+
+/// A library that comes from elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExternalNeed {
+    /// Its SONAME.
+    pub soname: String,
+    /// The first file that needs it, as `artifact/path`.
+    pub needed_by: String,
+    /// How many files need it.
+    pub files: usize,
+}
+
+/// What may come from elsewhere.
+struct Externals {
+    base: GlobSet,
+    named: GlobSet,
+    /// All of it is named: anything else is missing.
+    all: bool,
+}
+
+impl Externals {
+    fn new(named: &[Glob]) -> Self {
+        let lines = BASE.lines().map(str::trim);
+        let base = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let set = |globs: &mut dyn Iterator<Item = Glob>| {
+            let mut set = GlobSetBuilder::new();
+            for glob in globs {
+                set.add(glob);
+            }
+            set.build().unwrap_or_default()
+        };
+        Self {
+            base: set(&mut base.filter_map(|line| Glob::new(line).ok())),
+            named: set(&mut named.iter().cloned()),
+            all: !named.is_empty(),
+        }
+    }
+
+    fn has(&self, soname: &str) -> bool {
+        self.base.is_match(soname) || self.named.is_match(soname)
+    }
+}
+
+/// Finds what each program needs; returns what no artifact brings and no list names.
+pub(super) fn check(
+    checked: &[Checked],
+    source: Option<&[Shard]>,
+    external: &[Glob],
+    findings: &mut Vec<Finding>,
+) -> Vec<ExternalNeed> {
+    let externals = Externals::new(external);
+    let layout = Installed::of(checked, 0..checked.len());
+    // By name, since the loader goes by it, and by SONAME, under which one that is loaded is known.
+    let mut brought: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (path, place) in layout.files(checked) {
+        if let Ok(name) = std::str::from_utf8(path.file_name())
+            && name.contains(".so")
+        {
+            brought.entry(name).or_default().insert(place);
+        }
+    }
+    for (artifact, path, program) in programs(checked) {
+        if let Some(soname) = &program.soname {
+            brought.entry(soname).or_default().insert(format!("{}/{path}", artifact.label));
+        }
+    }
+    let input = source.map(names).unwrap_or_default();
+    let mut elsewhere: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+    for (artifact, path, program) in programs(checked) {
+        let place = format!("{}/{path}", artifact.label);
+        let mut add = |check, message: String, expected: String| {
+            let file = path.to_string();
+            findings.push(Finding::new(check, &artifact.label, &file, message, expected));
+        };
+        let needed: BTreeSet<&str> = program.needed.iter().map(String::as_str).collect();
+        for soname in needed {
+            match brought.get(soname) {
+                Some(places) => {
+                    let folders = search(artifact, path, program, &layout);
+                    let found = folders.iter().any(|folder| layout.has(checked, folder, soname));
+                    if !found && !externals.has(soname) && !folders.is_empty() {
+                        let first = places.first().map(String::as_str).unwrap_or_default();
+                        add(
+                            Check::NeededUnreachable,
+                            format!("needs `{soname}`, which is at {first}, where the loader does not look"),
+                            "the library in a lib folder of the prefix, or its folder in DT_RUNPATH"
+                                .to_owned(),
+                        );
+                    }
+                }
+                None if externals.has(soname) => {}
+                None => {
+                    if let Some(origin) = input.get(soname) {
+                        add(
+                            Check::NeededMissing,
+                            format!("needs `{soname}`, which no artifact brings"),
+                            format!("the library that the input has at {origin}"),
+                        );
+                    } else if externals.all {
+                        add(
+                            Check::NeededMissing,
+                            format!("needs `{soname}`, which no artifact brings"),
+                            "a library of these artifacts, or one that --external names".to_owned(),
+                        );
+                    }
+                    elsewhere.entry(soname).or_insert_with(|| (place.clone(), 0)).1 += 1;
+                }
+            }
+        }
+    }
+    let need = |(soname, (needed_by, files)): (&str, (String, usize))| ExternalNeed {
+        soname: soname.to_owned(),
+        needed_by,
+        files,
+    };
+    elsewhere.into_iter().map(need).collect()
+}
+
+/// Host code that is loaded; files that hold debug information say what their originals need.
+fn programs<'c>(
+    checked: &'c [Checked],
+) -> impl Iterator<Item = (&'c Checked<'c>, &'c TreePath, &'c ProgramFacts)> {
+    let loaded = checked.iter().filter(|checked| checked.artifact.name.component != "dbg");
+    loaded.flat_map(|artifact| {
+        artifact.facts.iter().filter_map(move |(path, facts)| match facts {
+            Facts::Program(program) => Some((artifact, *path, program)),
+            _ => None,
+        })
+    })
+}
+
+/// The installed folders in which the loader looks for what a file needs, in order; empty where the
+/// file is not installed.
+fn search(
+    artifact: &Checked,
+    path: &TreePath,
+    program: &ProgramFacts,
+    layout: &Installed,
+) -> Vec<TreePath> {
+    let Some(installed) = installed_path(artifact, path) else { return Vec::new() };
+    let mut folders = Vec::new();
+    for entry in program.search.iter().flat_map(|list| list.split(':')) {
+        let below = ["$ORIGIN", "${ORIGIN}"].iter().find_map(|word| entry.strip_prefix(word));
+        match below {
+            // A path relative to the file is what a link beside it would say.
+            Some(rest) => {
+                folders.extend(installed.resolve_link(format!(".{rest}").as_bytes()));
+            }
+            // The prefix is not known here: `/opt/rocm/lib` is `lib` below it.
+            None => {
+                let mut rest = entry.trim_matches('/');
+                while let Ok(folder) = TreePath::new(rest) {
+                    if layout.is_there(&folder) {
+                        folders.push(folder);
+                        break;
+                    }
+                    rest = rest.split_once('/').map_or("", |(_, below)| below);
+                }
+            }
+        }
+    }
+    folders.extend(SYSTEM.iter().filter_map(|folder| TreePath::new(folder).ok()));
+    // Whoever loads a library from a folder of its own (a plugin, a program with DT_RPATH, which its
+    // libraries inherit) finds the one beside it in the same way.
+    folders.extend(installed.parent());
+    folders
+}
+
+/// The names of the input's libraries and of the links to them, with the first place of each.
+fn names(shards: &[Shard]) -> BTreeMap<&str, String> {
+    let mut names = BTreeMap::new();
+    for shard in shards {
+        for artifact in &shard.artifacts {
+            for (path, _) in artifact.tree.iter().filter(|(_, entry)| !entry.is_dir()) {
+                if let Ok(name) = std::str::from_utf8(path.file_name())
+                    && name.contains(".so")
+                {
+                    let place = || format!("{}/{}/{path}", shard.name, artifact.name);
+                    names.entry(name).or_insert_with(place);
+                }
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_list_is_a_glob() {
+        let lines = BASE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for line in lines {
+            assert!(Glob::new(line).is_ok(), "{line}");
+        }
+        let externals = Externals::new(&[]);
+        for (name, base) in
+            [("libc.so.6", true), ("libgfortran.so.5", true), ("libamdhip64.so.6", false)]
+        {
+            assert_eq!(externals.has(name), base, "{name}");
+        }
+        let named = Externals::new(&[Glob::new("libamdhip64.so.*").unwrap()]);
+        assert!(named.has("libamdhip64.so.6") && named.has("libm.so.6"));
+    }
+}

@@ -1,0 +1,84 @@
+//! What the packages of a set have to do with each other's files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::found;
+use super::pack::Pack;
+use crate::package::Format;
+use crate::tree::TreePath;
+use crate::verify::finding::{Check, Finding};
+
+/// No path is in two packages of one format.
+pub(super) fn paths(packs: &[&Pack], findings: &mut Vec<Finding>) {
+    let mut owners: BTreeMap<&TreePath, (&Pack, bool)> = BTreeMap::new();
+    for pack in packs {
+        for (path, entry) in pack.artifact.tree.iter() {
+            match owners.get(path) {
+                None => drop(owners.insert(path, (pack, entry.is_dir()))),
+                Some((_, true)) if entry.is_dir() => {}
+                Some((other, _)) => findings.push(Finding::new(
+                    Check::PathTwice,
+                    &other.file,
+                    &path.to_string(),
+                    format!("/{path} is in {} as well", pack.file),
+                    "each path in one package",
+                )),
+            }
+        }
+    }
+}
+
+/// A package in both formats is the same package: version, and the files below the install prefix.
+/// What each format has of its own (changelogs, licences) lies elsewhere.
+pub(super) fn formats(packs: &[Pack], prefix: &TreePath, findings: &mut Vec<Finding>) {
+    let of = |format: Format| -> BTreeMap<String, &Pack> {
+        let list = packs.iter().filter(|pack| pack.format == format);
+        list.map(|pack| (pack.name.to_ascii_lowercase(), pack)).collect()
+    };
+    let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
+    if debs.is_empty() || rpms.is_empty() {
+        return;
+    }
+    for (ours, theirs, other) in [(&debs, &rpms, "rpm"), (&rpms, &debs, "deb")] {
+        for (name, pack) in ours.iter().filter(|(name, _)| !theirs.contains_key(*name)) {
+            let what = format!("there is no .{other} of `{name}`");
+            found(
+                findings,
+                Check::FormatsDiffer,
+                pack,
+                what,
+                "each package in both formats".into(),
+            );
+        }
+    }
+    let root = format!("/{prefix}/");
+    for (name, deb) in &debs {
+        let Some(rpm) = rpms.get(name) else { continue };
+        if deb.version != rpm.version {
+            let what = format!("is of version {}", deb.version);
+            let expected = format!("{}, as {}", rpm.version, rpm.file);
+            found(findings, Check::FormatsDiffer, deb, what, expected);
+        }
+        // Of a package that could not be read to its end nothing is known.
+        if !deb.is_whole || !rpm.is_whole {
+            continue;
+        }
+        let paths: BTreeSet<&String> = deb.files.keys().chain(rpm.files.keys()).collect();
+        for path in paths.into_iter().filter(|path| path.starts_with(&root)) {
+            let (a, b) = (deb.files.get(path), rpm.files.get(path));
+            if a == b {
+                continue;
+            }
+            let say = |file: Option<&super::pack::FileIdentity>| {
+                file.map_or("nothing".to_owned(), |file| file.what.clone())
+            };
+            findings.push(Finding::new(
+                Check::FormatsDiffer,
+                &deb.file,
+                path.trim_start_matches('/'),
+                format!("is {}", say(a)),
+                format!("{}, as in {}", say(b), rpm.file),
+            ));
+        }
+    }
+}
