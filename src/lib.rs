@@ -27,6 +27,7 @@
 //! - [`tree`], [`artifact`], [`database`], [`config`]: what stages work on;
 //! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
 //! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
+//! - [`sign`]: OpenPGP signatures;
 //! - [`pipeline`] strings the stages together.
 //!
 //! Stages never import each other; only the binary prints, exits, or knows the command line.
@@ -34,6 +35,7 @@
 pub mod artifact;
 pub mod config;
 pub mod database;
+mod date;
 pub mod discover;
 pub mod elf;
 pub mod error;
@@ -47,6 +49,7 @@ pub mod pipeline;
 pub mod progress;
 pub mod read_at;
 pub mod recombine;
+pub mod sign;
 pub mod split;
 pub mod stage;
 pub mod tarball;

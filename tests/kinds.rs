@@ -66,7 +66,7 @@ impl Build {
 }
 
 fn one(definition: &str) -> String {
-    format!(r#"{{"packages": [{definition}]}}"#)
+    format!(r#"{{"externals": {{"libamdhip64.so.*": null}}, "packages": [{definition}]}}"#)
 }
 
 fn names(plan: &[Value]) -> Vec<&str> {

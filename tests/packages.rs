@@ -105,7 +105,7 @@ fn group(group: &str) -> Package {
 }
 
 fn options(compression: Compression, threads: usize) -> Options {
-    Options { compression, threads, spool_dir: std::env::temp_dir() }
+    Options { compression, threads, spool_dir: std::env::temp_dir(), signer: None }
 }
 
 fn write_with(

@@ -13,6 +13,10 @@ packages=(
   apt dpkg dpkg-dev rpm rpm2cpio
   # Judges of packages.
   lintian rpmlint
+  # Make keys, and check signatures.
+  gnupg gpgv
+  # Make another Debian to chroot into, for ignored tests.
+  mmdebstrap
   # Other readers of packages, and of the archives of kernels.
   cpio libarchive-tools python3 python3-msgpack python3-zstandard
   # User namespaces, for installs by users who are not root.

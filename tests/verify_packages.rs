@@ -65,6 +65,7 @@ fn plans(recombined: &Path) -> Vec<Package> {
         install_prefix: path("opt/rocm"),
         source_date: Some(1_767_614_400),
         only: Vec::new(),
+        relations: None,
     };
     plan_packages(&artifacts, &config(), Some(&definitions), &options).unwrap().0
 }
@@ -77,6 +78,7 @@ fn write(package: &Package, format: Format, dir: &Path) -> PathBuf {
         compression: package::compress::Compression::Zstd { level: 1, long: None },
         threads: 1,
         spool_dir: std::env::temp_dir(),
+        signer: None,
     };
     let templates = Templates::built_in();
     package::write(package, format, &templates, &options, &mut out, &Silent)

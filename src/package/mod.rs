@@ -6,7 +6,6 @@
 //! once; [`read`] reads them back. The same package gives the same bytes, whatever the number of threads.
 
 pub mod compress;
-mod date;
 pub mod deb;
 pub mod elfdeps;
 mod files;
@@ -17,15 +16,18 @@ pub mod rpm;
 pub mod scripts;
 pub mod set;
 mod shlibs;
+pub mod sign;
 pub mod spec;
 
 pub use files::{is_library_name, is_searched};
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::progress::Monitor;
+use crate::sign::Signer;
 use compress::Compression;
 use render::Templates;
 use spec::Package;
@@ -59,6 +61,8 @@ pub struct Options {
     /// Directory for the unnamed temporary file in which a `.deb`'s data member waits for its control
     /// member: as large as the package.
     pub spool_dir: PathBuf,
+    /// Signs the header of an `.rpm`. A `.deb` has no place for a signature: see [`sign`].
+    pub signer: Option<Arc<Signer>>,
 }
 
 /// What was written.

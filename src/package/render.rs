@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use super::scripts::Alternative;
 use super::spec::{DEB_RELATIONS, Package, RPM_RELATIONS, Relation, RelationKind};
-use super::{Format, date, lint};
+use super::{Format, lint};
+use crate::date;
 use crate::error::{Error, Errors, Result};
 use crate::tree::{EntryKind, TreePath};
 

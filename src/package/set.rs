@@ -20,10 +20,11 @@ use serde::Serialize;
 use super::compress::Compression;
 use super::render::Templates;
 use super::spec::{Kind, Package};
-use super::{Format, Options, file_name, write};
+use super::{Format, Options, file_name, sign, write};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
+use crate::sign::Signer;
 use crate::tree::{
     ArchiveFile, Destination, EntryKind, Gather, InputFile, KpackPlan, Source, TreePath, build,
     by_archive,
@@ -36,6 +37,10 @@ pub struct SetOptions {
     pub formats: Vec<(Format, Compression)>,
     /// The texts of control files.
     pub templates: Templates,
+    /// Who signs `.rpm` packages.
+    pub signer: Option<Arc<Signer>>,
+    /// Whether the signer also signs each `.deb`, in a file beside it (see [`super::sign`]).
+    pub sign_debs: bool,
 }
 
 /// One file written.
@@ -51,6 +56,9 @@ pub struct PackageFile {
     pub installed_size: u64,
     /// SHA-256 of the file, in hex.
     pub sha256: String,
+    /// The name of the file with its signature, where that is a file of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
 }
 
 /// Writes each package in each format into the directory `out`. Returns the files, sorted by name. All
@@ -128,7 +136,12 @@ fn one(
     for (format, compression) in &options.formats {
         let name = file_name(package, *format);
         let path = out.join(&name);
-        let how = Options { compression: *compression, threads, spool_dir: spool.to_owned() };
+        let how = Options {
+            compression: *compression,
+            threads,
+            spool_dir: spool.to_owned(),
+            signer: options.signer.clone(),
+        };
         let mut file = File::options()
             .read(true)
             .write(true)
@@ -136,12 +149,19 @@ fn one(
             .open(&path)
             .map_err(|e| Error::io("cannot make", &path, e))?;
         let report = write(package, *format, &options.templates, &how, &mut file, monitor)?;
+        let signature = match &options.signer {
+            Some(signer) if options.sign_debs && *format == Format::Deb => {
+                Some(sign::beside(&mut file, &path, signer, package.date)?)
+            }
+            _ => None,
+        };
         files.push(PackageFile {
             package: package.name.clone(),
             file: name,
             size: report.size,
             installed_size: report.installed_size,
             sha256: report.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+            signature,
         });
     }
     spooled.remove()?;

@@ -14,6 +14,10 @@ use crate::package::spec::{Kind, Op, Package, Relation, RelationKind};
 use crate::target::TargetId;
 use crate::tree::Tree;
 
+/// The longest summary that lintian and rpmlint take, in characters; it names the group where there is no
+/// room for what people call it.
+const SUMMARY: usize = 79;
+
 /// The package with host code of a definition that has device code.
 pub(super) fn generic_name(definition: &str) -> String {
     format!("{definition}-generic")
@@ -224,9 +228,11 @@ impl<'a> Relating<'a> {
         let mut package = self.package(definition, name, kind, tree);
         let known = self.known(group);
         let display = known.map_or("", |known| known.display_name.as_str());
-        package.summary += &match display {
-            "" => format!(" (GPU code for {group})"),
-            display => format!(" (GPU code for {display})"),
+        let with = |what: &str| format!("{} (GPU code for {what})", package.summary);
+        package.summary = match display {
+            "" => with(group),
+            display if with(display).chars().count() <= SUMMARY => with(display),
+            _ => with(group),
         };
         package.gpu_targets = known.map(|known| known.architectures.clone()).unwrap_or_default();
         package

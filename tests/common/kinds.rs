@@ -82,6 +82,5 @@ pub const DEFINITION: &str = r#"{
     "contents": [{ "artifact": "blas", "prefixes": ["math-libs/BLAS/rocBLAS/stage"] }],
     "kinds": ["dev", "doc", "tests", "debug"],
     "dev_links": true,
-    "license_file": "share/doc/rocblas/LICENSE.md",
-    "deb": { "depends": ["libc6"] }
+    "license_file": "share/doc/rocblas/LICENSE.md"
 }"#;

@@ -33,7 +33,10 @@ pub fn example_packages() -> PathBuf {
 /// The program under test, without anything of the caller's environment that it reads.
 pub fn gfxpack() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gfxpack"));
-    command.env_remove("SOURCE_DATE_EPOCH").env_remove("NO_COLOR");
+    for name in ["SOURCE_DATE_EPOCH", "NO_COLOR", "GFXPACK_SIGN_KEY", "GFXPACK_SIGN_KEY_PASSPHRASE"]
+    {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -126,6 +129,22 @@ pub fn fixtures() -> &'static Path {
         }
         out
     })
+}
+
+/// A Debian of another release, as a directory to chroot into: `GFXPACK_CHROOT`, or one that is made in
+/// the target directory and kept. Needs root and, the first time, the network.
+pub fn chroot(suite: &str) -> PathBuf {
+    if let Some(dir) = std::env::var_os("GFXPACK_CHROOT") {
+        return dir.into();
+    }
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("chroot-{suite}"));
+    let lock = File::create(dir.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    if !dir.exists() {
+        tool("mmdebstrap", "mmdebstrap");
+        ok(Command::new("bash").arg(repo().join("tests/chroot/make.sh")).arg(suite).arg(&dir));
+    }
+    dir
 }
 
 /// The newest modification time in a directory, in seconds.

@@ -73,6 +73,7 @@ pub enum Command {
     /// Write .deb and .rpm packages from recombined artifacts
     Package(Package),
     Build(Build),
+    Sign(Sign),
     Inspect(Inspect),
     Extract(Extract),
     /// Print the JSON Schema of a configuration file
@@ -393,12 +394,65 @@ pub struct Packaging {
     /// Compression of .rpm content
     #[arg(long, value_name = "HOW", default_value = "zstd:3")]
     pub rpm_compression: Compression,
+    #[command(flatten)]
+    pub signing: Signing,
+    /// Also sign each .deb, in FILE.deb.asc beside it. dpkg and apt do not look at it: apt trusts the
+    /// signed index of a repository
+    #[arg(long, help_heading = "Signing")]
+    pub deb_detached_signature: bool,
     /// Print what would be made, and make nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Replace what is there
     #[arg(long)]
     pub force: bool,
+}
+
+/// Who signs. Nothing secret is taken from the command line.
+#[derive(Debug, ClapArgs)]
+pub struct Signing {
+    /// Sign .rpm packages with this OpenPGP secret key, as `gpg --armor --export-secret-keys` writes
+    /// it; RSA of 4096 bits is read by every rpm. In place of a file, the armored key itself may be in
+    /// GFXPACK_SIGN_KEY
+    #[arg(
+        long,
+        help_heading = "Signing",
+        value_name = "FILE",
+        conflicts_with_all = ["sign_command", "sign_key_public"]
+    )]
+    pub sign_key: Option<PathBuf>,
+    /// File with the passphrase that unlocks the key, a newline at its end or not; or the passphrase is
+    /// in GFXPACK_SIGN_KEY_PASSPHRASE
+    #[arg(long, help_heading = "Signing", value_name = "FILE", conflicts_with = "sign_command")]
+    pub sign_key_passphrase_file: Option<PathBuf>,
+    /// Sign by a command, run by /bin/sh: it has the data on standard input and the time, in seconds
+    /// since 1970, in GFXPACK_SIGN_TIME, and prints a detached OpenPGP signature. For keys in devices
+    /// and services
+    #[arg(long, help_heading = "Signing", value_name = "COMMAND")]
+    pub sign_command: Option<String>,
+    /// The public key of the command's signatures, which are then checked before anything is written
+    #[arg(long, help_heading = "Signing", value_name = "FILE", requires = "sign_command")]
+    pub sign_key_public: Option<PathBuf>,
+}
+
+/// Sign packages that are there: .rpm within, .deb in a file beside it
+///
+/// For releases that one job builds and another, which has the key, signs. An .rpm is replaced by one
+/// with the signature, once that is whole; only its signature header changes, and a signature that it
+/// had goes. Header and payload are checked first. For FILE.deb, FILE.deb.asc is written. The time of a
+/// signature is SOURCE_DATE_EPOCH or the package's own date, or the key's creation where that is later.
+/// docs/signing.md has more.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack sign --sign-key release.key out/*.rpm\n  \
+    gfxpack sign --sign-key-public release.pub out/*.rpm \\\n    \
+        --sign-command 'gpg --faked-system-time \"$GFXPACK_SIGN_TIME!\" -u KEYID --detach-sign'")]
+pub struct Sign {
+    /// The packages
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub signing: Signing,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -16,7 +16,9 @@ use super::decode::{Decoder, Tee};
 use super::error::PackageError;
 use super::report::{FileReport, Member, PackageReport, Script, installed_path, leaves};
 use super::rpm_header::Header;
+use crate::date;
 use crate::read_at::{Cursor, ReadAt, read_vec};
+use crate::sign::Signature;
 
 /// The first bytes of a package.
 pub const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
@@ -481,7 +483,7 @@ fn digests(
     for (tag, name) in [(267, "DSA"), (268, "RSA"), (278, "OpenPGP"), (1002, "PGP"), (1005, "GPG")]
     {
         if signature.has(tag) {
-            report.signatures.push(name.to_owned());
+            report.signatures.push(signed_by(signature, tag, name)?);
         }
     }
     if let Some(stated) = sha256 {
@@ -495,6 +497,32 @@ fn digests(
         }
     }
     Ok(())
+}
+
+/// A signature as `RSA/SHA256, key 0123456789ABCDEF, made 2026-01-05T12:00:00Z, over the header`; as the
+/// name of its tag where it cannot be read.
+fn signed_by(header: &Header, tag: u32, name: &str) -> Result<String, PackageError> {
+    // rpm 6 has them as text.
+    let packet = match tag {
+        278 => return Ok(name.to_owned()),
+        _ => header.bytes(tag)?.unwrap_or_default(),
+    };
+    let Ok(signature) = Signature::parse(packet) else {
+        return Ok(format!("{name} (not readable)"));
+    };
+    let info = signature.info();
+    let mut text = info.algorithm;
+    if let Some(digest) = info.digest {
+        text += &format!("/{digest}");
+    }
+    if let Some(key) = info.key_id {
+        text += &format!(", key {key}");
+    }
+    if let Some(created) = info.created {
+        text += &format!(", made {}", date::iso(created.into()));
+    }
+    let over = if tag > 1000 { "header and payload" } else { "the header" };
+    Ok(format!("{text}, over {over}"))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -12,10 +12,15 @@ use sha2::{Digest, Sha256};
 
 use super::list::{Content, Listed};
 use super::preamble::{Dependency, List, Preamble};
+use super::signature;
+use crate::error::Error;
 use crate::package::compress::Compression;
 use crate::package::render;
 use crate::package::spec::Package;
+use crate::sign::Signer;
 
+/// Bytes of the lead.
+const LEAD: usize = 96;
 /// Room for a signature to be put in later, in place: as much as rpmbuild leaves.
 const RESERVED: usize = 4128;
 /// The rpmbuild whose tags these are.
@@ -75,6 +80,25 @@ pub(super) struct Pieces {
     pub(super) bytes: Vec<u8>,
     /// The header alone.
     pub(super) header: Vec<u8>,
+}
+
+impl Pieces {
+    /// Puts a signature over the header into the signature header, in the room that is reserved for it.
+    pub(super) fn sign(&mut self, signer: &Signer, date: i64) -> Result<(), Error> {
+        let end = self.bytes.len() - self.header.len();
+        let unpadded = self.bytes[LEAD..end].first_chunk().map_or(Ok(0), signature::size);
+        let unpadded = unpadded.map_err(Error::failed)?;
+        let old = &self.bytes[LEAD..LEAD + unpadded];
+        let signed = signature::sign(old, &self.header, signer, date)?;
+        if LEAD + signed.len() != end {
+            return Err(Error::failed(format!(
+                "a signature is larger than the {RESERVED} bytes that are left for it"
+            ))
+            .hint("sign with an RSA key, best of 4096 bits"));
+        }
+        self.bytes[LEAD..end].copy_from_slice(&signed);
+        Ok(())
+    }
 }
 
 impl Front<'_> {

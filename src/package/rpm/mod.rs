@@ -9,6 +9,7 @@ mod cpio;
 mod header;
 mod list;
 mod preamble;
+pub(super) mod signature;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,7 +25,7 @@ use super::{Format, Options, Report};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
 use crate::tree::{Entry, Source};
-use header::{Digests, Front, Sizes};
+use header::{Digests, Front, Pieces, Sizes};
 use list::{Content, Listed};
 use preamble::{Dependency, List, Preamble, sense};
 
@@ -66,7 +67,11 @@ pub fn write(
     let (digests, archive, payload) =
         write_payload(package, &list, large, options, &mut *out, monitor)?;
     let sizes = Sizes { installed, archive, payload };
-    let (size, sha256) = finish(&front, digests, &sizes, start, out).map_err(failed)?;
+    let mut pieces = last_front(&front, digests, &sizes, start, out).map_err(failed)?;
+    if let Some(signer) = &options.signer {
+        pieces.sign(signer, package.date)?;
+    }
+    let (size, sha256) = put_front(&pieces, start, payload, out).map_err(failed)?;
     Ok(Report { size, installed_size: installed, sha256, members: list.len() })
 }
 
@@ -245,16 +250,15 @@ fn write_payload(
     Ok((digests, size, compressed.written))
 }
 
-/// Writes the front, and reads the payload again for the two digests that begin before it (rpm's MD5 over
-/// header and payload, and the file's own).
-fn finish(
+/// Builds the front, for which the payload is read again: rpm's MD5 is over header and payload.
+fn last_front(
     front: &Front<'_>,
     digests: Digests,
     sizes: &Sizes,
     start: u64,
     out: &mut File,
-) -> io::Result<(u64, [u8; 32])> {
-    let mut pieces = front.build(&digests, sizes)?;
+) -> io::Result<Pieces> {
+    let pieces = front.build(&digests, sizes)?;
     let mut md5 = md5::Md5::new();
     md5.update(&pieces.header);
     out.seek(SeekFrom::Start(start))?;
@@ -267,7 +271,16 @@ fn finish(
         payload -= most as u64;
     }
     let digests = Digests { md5: md5.finalize().into(), ..digests };
-    pieces = front.build(&digests, sizes)?;
+    front.build(&digests, sizes)
+}
+
+/// Writes the front before the payload, and reads all for the file's own digest. Returns size and digest.
+fn put_front(
+    pieces: &Pieces,
+    start: u64,
+    payload: u64,
+    out: &mut File,
+) -> io::Result<(u64, [u8; 32])> {
     if pieces.bytes.len() as u64 != start {
         return Err(io::Error::other("the header came out with another length than was foreseen"));
     }
@@ -275,11 +288,12 @@ fn finish(
     out.write_all(&pieces.bytes)?;
     out.rewind()?;
     let mut sha256 = Sha256::new();
+    let mut buffer = vec![0; 1 << 18];
     loop {
         match out.read(&mut buffer)? {
             0 => break,
             n => sha256.update(&buffer[..n]),
         }
     }
-    Ok((start + sizes.payload, sha256.finalize().into()))
+    Ok((start + payload, sha256.finalize().into()))
 }

@@ -4,7 +4,7 @@
 //! `%pretrans`, `%posttrans` or `%changelog`. Nothing is expanded: a macro is an error, as is a tag that is not
 //! known here, one that is given twice, and a section that says what to build.
 
-use crate::package::date;
+use crate::date;
 
 /// Bits of a dependency's flags.
 pub(super) mod sense {

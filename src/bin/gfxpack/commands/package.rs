@@ -3,22 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use gfxpack::artifact::read_artifacts;
 use gfxpack::config::{PackagesConfig, PackagingConfig};
 use gfxpack::error::{Error, Errors, Result};
 use gfxpack::jobs::Jobs;
 use gfxpack::package::render::Templates;
-use gfxpack::package::set::SetOptions;
+use gfxpack::package::set::{PackageFile, SetOptions};
 use gfxpack::package::spec::{Package as Planned, check_versions};
 use gfxpack::package::{Format, elfdeps, file_name};
 use gfxpack::pipeline::{plan_packages, write_packages};
+use gfxpack::sign::Signer;
 use gfxpack::stage::{self, Options};
 use gfxpack::tree::output::OutputDir;
 use gfxpack::tree::{TreePath, list};
 use indicatif::HumanBytes;
 
-use super::{jobs, source_date};
+use super::{jobs, sign, source_date};
 use crate::args::{Global, Package, Packaging};
 use crate::output::Ui;
 
@@ -39,6 +41,7 @@ pub struct Plan {
     pub definitions: Option<PackagesConfig>,
     pub staging: Options,
     templates: Templates,
+    signer: Option<Arc<Signer>>,
 }
 
 impl Plan {
@@ -59,6 +62,7 @@ impl Plan {
             deb: args.format.contains(&Format::Deb),
             install_prefix: install_prefix.clone(),
         };
+        let signer = signer_for(args)?;
         Ok(Self {
             groups: PackagingConfig::load(&args.config)?,
             definitions: args.packages.as_deref().map(PackagesConfig::load).transpose()?,
@@ -71,6 +75,7 @@ impl Plan {
                 relations: (!args.no_auto_deps).then_some(relations),
             },
             templates,
+            signer,
         })
     }
 }
@@ -82,6 +87,33 @@ pub fn install_prefix(text: &str) -> Result<TreePath, Error> {
             .because(e)
             .hint("expected the absolute path of a directory below /, as /opt/rocm")
     })
+}
+
+/// Who signs, where something is to be signed.
+fn signer_for(args: &Packaging) -> Result<Option<Arc<Signer>>> {
+    let rpm = args.format.contains(&Format::Rpm);
+    let deb = args.deb_detached_signature && args.format.contains(&Format::Deb);
+    let Some(signer) = sign::signer(&args.signing)? else {
+        if args.deb_detached_signature {
+            return Err(Error::usage("--deb-detached-signature has no key to sign with")
+                .hint("add --sign-key FILE or --sign-command COMMAND, or set GFXPACK_SIGN_KEY")
+                .into());
+        }
+        return Ok(None);
+    };
+    if !rpm && !deb {
+        // A key in the environment may be meant for other runs.
+        if args.signing.sign_key.is_none() && args.signing.sign_command.is_none() {
+            return Ok(None);
+        }
+        return Err(Error::usage("there is a key, but nothing that it would sign")
+            .hint("a .deb has no signature within: --deb-detached-signature writes one beside it")
+            .into());
+    }
+    if rpm {
+        signer.check_for_rpm()?;
+    }
+    Ok(Some(Arc::new(signer)))
 }
 
 /// Prints what staging found.
@@ -110,6 +142,9 @@ pub fn finish(
     jobs: &Jobs,
     ui: &Ui,
 ) -> Result<ExitCode> {
+    if let Some(signer) = &plan.signer {
+        sign::tell(signer, ui);
+    }
     if args.dry_run {
         let json = with_report(dry_run_json(packages, &args.format), report);
         ui.result(&json, || dry_run_text(packages, &args.format));
@@ -125,6 +160,8 @@ pub fn finish(
     let options = SetOptions {
         formats: formats.into_iter().map(|format| (format, compression(format))).collect(),
         templates: plan.templates.clone(),
+        signer: plan.signer.clone(),
+        sign_debs: args.deb_detached_signature,
     };
     let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
     let files = write_packages(packages, &options, output, jobs, ui)?;
@@ -132,8 +169,13 @@ pub fn finish(
     let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
     let json = with_report(json, report);
     ui.result(&json, || {
-        let line = |size, file| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
-        files.iter().map(|file| line(file.size, &file.file)).collect()
+        let line = |size, file: &str| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
+        let signature = |name: &String| format!("{:>11}  {name}\n", "");
+        let lines = |file: &PackageFile| {
+            line(file.size, &file.file)
+                + &file.signature.as_ref().map_or_else(String::new, signature)
+        };
+        files.iter().map(lines).collect()
     });
     Ok(ExitCode::SUCCESS)
 }

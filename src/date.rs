@@ -20,12 +20,12 @@ fn civil(days: i64) -> (i64, usize, i64) {
 }
 
 /// The year.
-pub(super) fn year(seconds: i64) -> i64 {
+pub(crate) fn year(seconds: i64) -> i64 {
     civil(seconds.div_euclid(DAY)).0
 }
 
 /// `Mon, 05 Jan 2026 12:00:00 +0000`.
-pub(super) fn rfc2822(seconds: i64) -> String {
+pub(crate) fn rfc2822(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     let (year, month, day) = civil(days);
     format!(
@@ -38,15 +38,23 @@ pub(super) fn rfc2822(seconds: i64) -> String {
     )
 }
 
+/// `2026-01-05T12:00:00Z`.
+pub(crate) fn iso(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", month + 1)
+}
+
 /// `Mon Jan 05 2026`.
-pub(super) fn spec(seconds: i64) -> String {
+pub(crate) fn spec(seconds: i64) -> String {
     let days = seconds.div_euclid(DAY);
     let (year, month, day) = civil(days);
     format!("{} {} {day:02} {year}", DAYS[weekday(days)], MONTHS[month])
 }
 
 /// Noon of the day that [`spec`] printed, as rpmbuild reads it.
-pub(super) fn parse_spec(text: &str) -> Option<i64> {
+pub(crate) fn parse_spec(text: &str) -> Option<i64> {
     let [_, month, day, year]: [&str; 4] =
         text.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
     let month = MONTHS.iter().position(|m| *m == month)?;
@@ -70,6 +78,7 @@ mod tests {
         assert_eq!(rfc2822(0), "Thu, 01 Jan 1970 00:00:00 +0000");
         assert_eq!(rfc2822(1_767_614_400), "Mon, 05 Jan 2026 12:00:00 +0000");
         assert_eq!(rfc2822(1_709_210_096), "Thu, 29 Feb 2024 12:34:56 +0000");
+        assert_eq!(iso(1_709_210_096), "2024-02-29T12:34:56Z");
         assert_eq!(spec(951_782_400), "Tue Feb 29 2000");
         assert_eq!(year(1_767_225_599), 2025);
     }
