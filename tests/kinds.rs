@@ -115,7 +115,11 @@ fn each_kind_is_a_package_that_relates_to_what_it_is_for() {
     assert_eq!(relations(&plan, "rocblas-doc"), ["Enhances: rocblas-generic"]);
     assert_eq!(
         relations(&plan, "rocblas-tests-gfx110X"),
-        ["Requires: rocblas-tests = 7.1.0-1", "Requires: rocblas-gfx110X = 7.1.0-1"]
+        [
+            "Requires: rocblas-tests = 7.1.0-1",
+            "Requires: rocblas-gfx110X = 7.1.0-1",
+            "Provides: rocblas-tests-kernels = 7.1.0-1"
+        ]
     );
     assert_eq!(
         paths(&plan, "rocblas-dev"),
@@ -217,6 +221,9 @@ fn a_plain_package_has_kinds_too_and_development_packages_need_those_of_what_the
     assert!(build.out().join("rocblas-debuginfo-7.1.0-1.x86_64.rpm").exists());
     assert!(build.out().join("rocblas-doc_7.1.0-1_all.deb").exists());
     assert!(build.out().join("rocblas-doc-7.1.0-1.noarch.rpm").exists());
+
+    let verified = run(gfxpack().arg("verify").arg("--packages-dir").arg(build.out()));
+    assert_eq!(verified.status, Some(0), "{}{}", verified.stdout, verified.stderr);
 
     // The licence's text, from the artifact.
     let unpacked = build.dir.path().join("unpacked");

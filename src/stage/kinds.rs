@@ -350,6 +350,8 @@ impl<'a> Relating<'a> {
                 let main = Relation::exactly(group_name(&definition.name, &group), &version);
                 package.relate(RelationKind::Depends, main);
             }
+            let kernels = Relation::exactly(format!("{own_name}-kernels"), &version);
+            package.relate(RelationKind::Provides, kernels);
             made.push(package);
         }
         let mut package = self.package(definition, &own_name, spec, generic);
