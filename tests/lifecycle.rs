@@ -239,6 +239,9 @@ fn assert_state(
 #[track_caller]
 fn assert_kernels(client: &dyn Client, release: usize, groups: &[&str]) {
     let mut checker = kernel_checker(&prefix(client));
+    if client.format() == "deb" {
+        checker.arg("--debian-modes");
+    }
     let mut expected = BTreeSet::new();
     let mut absent = 0;
     for (group, isas) in GROUPS {

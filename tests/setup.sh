@@ -13,6 +13,8 @@ packages=(
   apt dpkg dpkg-dev rpm rpm2cpio
   # Install them from repositories, as Fedora and openSUSE do.
   createrepo-c dnf zypper
+  # Judges of packages.
+  lintian rpmlint
   # Make keys, and check signatures.
   gnupg gpgv
   # Make another Debian to chroot into, for ignored tests.

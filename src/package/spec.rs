@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Format;
+use super::lint::Override;
+use super::scripts::Alternative;
 use crate::error::{Error, Errors, Result};
 use crate::tree::{Tree, TreePath};
 
@@ -30,6 +32,14 @@ pub enum Kind {
     Meta,
     /// A package that has nothing to do with the split.
     Plain,
+    /// Headers and links: what building needs.
+    Dev,
+    /// Documentation.
+    Doc,
+    /// Tests.
+    Tests,
+    /// Debug symbols.
+    Debug,
 }
 
 impl Kind {
@@ -41,6 +51,10 @@ impl Kind {
             Self::Shared { .. } => "shared",
             Self::Meta => "meta",
             Self::Plain => "plain",
+            Self::Dev => "dev",
+            Self::Doc => "doc",
+            Self::Tests => "tests",
+            Self::Debug => "debug",
         }
     }
 }
@@ -275,6 +289,16 @@ pub struct Package {
     pub changes: Vec<String>,
     /// The directory that an `.rpm` can be relocated from, where it can be.
     pub relocatable: Option<TreePath>,
+    /// The name in the `.rpm`, where it is another one: `rocblas-devel` of `rocblas-dev`.
+    pub rpm_name: Option<String>,
+    /// Build ids of the programs whose debug symbols it has, in hex, in order.
+    pub build_ids: Vec<String>,
+    /// Names that it offers a file for, among others.
+    pub alternatives: Vec<Alternative>,
+    /// Directories in the dynamic linker's path beside those that it always searches.
+    pub linker_dirs: Vec<TreePath>,
+    /// Findings of lintian that are accepted beside those of [`super::lint`].
+    pub lintian_overrides: Vec<Override>,
 }
 
 impl Package {
@@ -302,12 +326,22 @@ impl Package {
             date: 0,
             changes: Vec::new(),
             relocatable: None,
+            rpm_name: None,
+            build_ids: Vec::new(),
+            alternatives: Vec::new(),
+            linker_dirs: Vec::new(),
+            lintian_overrides: Vec::new(),
         }
     }
 
     /// The name in the `.deb`: lower case.
     pub fn deb_name(&self) -> String {
         self.name.to_ascii_lowercase()
+    }
+
+    /// The name in the `.rpm`.
+    pub fn rpm_name(&self) -> &str {
+        self.rpm_name.as_deref().unwrap_or(&self.name)
     }
 
     /// `version-release`, the version that relations compare, in both formats.
@@ -334,7 +368,8 @@ impl Package {
                 faults.push(if hint.is_empty() { error } else { error.hint(hint) });
             }
         };
-        fault(check_name(&self.name, format), "");
+        let name = if format == Format::Rpm { self.rpm_name() } else { &self.name };
+        fault(check_name(name, format), "");
         let hint =
             "separate with `~` what sorts before a release (`7.2.0~rc1`), with `.` what follows";
         fault(check_version("version", &self.version, format), hint);

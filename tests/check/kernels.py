@@ -2,7 +2,7 @@
 """Finds every code object of fat artifacts again in an installed tree, the way the loader and the HIP
 runtime would, and compares it byte for byte.
 
-    kernels.py [--same-files] [--absent ISA]... --root ROOT ORIGINAL...
+    kernels.py [--same-files] [--debian-modes] [--absent ISA]... --root ROOT ORIGINAL...
 
 ORIGINAL  an artifact directory as a build made it, or a directory of such (a shard). Where several
           hold one host file, the first one named is the one that must be installed; the code objects of
@@ -11,6 +11,9 @@ ROOT      the prefixes of the split artifacts, or the content of packages, laid 
 --same-files
           A file without device code that several originals hold is the same in all of them: what is
           installed is the union of all that they have, not the first one's.
+--debian-modes
+          What is installed came from a .deb, in which shared libraries are not executable (Debian's
+          policy 8.1).
 --absent ISA
           A target id whose packages are not installed: the search of each marker must meet no archive
           for it, installed or broken, and no file or link with it in its path may be there.
@@ -72,6 +75,8 @@ R_X86_64_64, R_X86_64_RELATIVE = 1, 8
 REWRITTEN = re.compile(
     r"\.interp|\.hip_fatbin|\.hipFatBinSegment|\.dynamic|\.dynsym|\.(gnu\.)?hash|\.rel(a|r)\..*|\.relr?|\.note.*"
 )
+# Shared libraries by their names.
+LIBRARY = re.compile(r"lib.*\.so(\..*)?")
 # Fat libraries that a program picks by the ISA in their names: they stay as they are.
 PER_ISA_LIBRARY = re.compile(r"libMIOpenCK.*_gfx[0-9a-f]+.*\.so.*")
 
@@ -335,9 +340,10 @@ def search_order(target):
 
 
 class Check:
-    def __init__(self, root, same_files=False, absent=()):
+    def __init__(self, root, same_files=False, absent=(), debian_modes=False):
         self.root = os.path.abspath(root)
         self.same_files = same_files
+        self.debian_modes = debian_modes
         self.absent = set(absent)
         self.absent_seen = set()  # those of them that an original has code or files for
         self.archives = {}
@@ -498,6 +504,13 @@ class Check:
                         print(f"kernels.py: {relative}: wrapper {index}: {wanted} is hidden on {device}", file=sys.stderr)
         return count
 
+    def mode(self, relative, before, after):
+        expected = before.st_mode
+        if self.debian_modes and LIBRARY.fullmatch(os.path.basename(relative)):
+            expected &= ~0o111
+        if after.st_mode != expected:
+            raise Bad(f"mode {before.st_mode:o} became {after.st_mode:o}")
+
     def plain(self, relative, original):
         place = os.path.join(self.root, relative)
         before = os.lstat(original)
@@ -512,8 +525,7 @@ class Check:
                 raise Bad("it points elsewhere")
             self.count["links"] += 1
             return
-        if before.st_mode != after.st_mode:
-            raise Bad(f"mode {before.st_mode:o} became {after.st_mode:o}")
+        self.mode(relative, before, after)
         if not same_bytes(original, place):
             raise Bad("its bytes have changed")
         self.count["files"] += 1
@@ -540,9 +552,7 @@ class Check:
                 if fat:
                     if len(fat) != len(paths):
                         raise Bad("a fat binary in some originals only")
-                    mode = [os.stat(p).st_mode for p in (fat[0], os.path.join(self.root, relative))]
-                    if mode[0] != mode[1]:
-                        raise Bad(f"mode {mode[0]:o} became {mode[1]:o}")
+                    self.mode(relative, os.stat(fat[0]), os.stat(os.path.join(self.root, relative)))
                     self.binary(relative, fat)
                 else:
                     self.plain(relative, paths[0])
@@ -638,10 +648,11 @@ def main():
     parser = argparse.ArgumentParser(description="Compares an installed tree with the fat artifacts it was made from.")
     parser.add_argument("--root", required=True)
     parser.add_argument("--same-files", action="store_true")
+    parser.add_argument("--debian-modes", action="store_true")
     parser.add_argument("--absent", action="append", default=[], metavar="ISA")
     parser.add_argument("originals", nargs="+", metavar="ORIGINAL")
     arguments = parser.parse_args()
-    check = Check(arguments.root, arguments.same_files, arguments.absent)
+    check = Check(arguments.root, arguments.same_files, arguments.absent, arguments.debian_modes)
     check.run([artifact for path in arguments.originals for artifact in artifacts_in(path)])
     summary = {"isas": sorted(check.isas), "converted": check.converted, "hidden": check.hidden(), "mismatches": check.wrong}
     print(json.dumps({**check.count, **summary}))
