@@ -1,6 +1,7 @@
 //! Packages: one model, written as `.deb` and as `.rpm`.
 //!
-//! [`spec::Package`] says what a package is called, relates to, and holds; [`render`] turns it into the
+//! [`spec::Package`] says what a package is called, relates to, and holds, in the formats' [`grammar`] and with
+//! a [`version`] that both order alike; [`render`] turns it into the
 //! texts that either format carries (handlebars templates, each of which the user can replace);
 //! [`deb`] and [`rpm`] write the files, streaming: no content is held in memory, and each source is read
 //! once; [`read`] reads them back. The same package gives the same bytes, whatever the number of threads.
@@ -9,12 +10,14 @@ pub mod compress;
 pub mod deb;
 pub mod elfdeps;
 mod files;
+pub mod grammar;
 pub mod read;
 pub mod render;
 pub mod rpm;
 pub mod set;
 pub mod sign;
 pub mod spec;
+pub mod version;
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -1,0 +1,373 @@
+//! Relations and versions, held against the tools of both formats: dpkg's and rpm's own parsers and
+//! comparisons decide.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{example_config, fails, gfxpack, ok, run, tool};
+use gfxpack::package::grammar::{self, SyntaxError, deb, rpm};
+use gfxpack::package::version::{self, map};
+use gfxpack::package::{Format, version::compare};
+use serde_json::Value;
+
+/// Numbers that look random and are the same in each run: SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n as u64).unwrap()
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+}
+
+// ---- Versions ----
+
+/// The order of pairs by rpm, in one process.
+fn by_rpm(dir: &Path, pairs: &[(String, String)]) -> Vec<Ordering> {
+    let list = dir.join("pairs");
+    let lines: String = pairs.iter().map(|(a, b)| format!("{a} {b}\n")).collect();
+    fs::write(&list, lines).unwrap();
+    let script = dir.join("compare.lua");
+    let text = format!(
+        "for line in io.lines('{}') do\n local a, b = line:match('^(%S+) (%S+)$')\n \
+         print(rpm.vercmp(a, b))\nend\n",
+        list.display()
+    );
+    fs::write(&script, text).unwrap();
+    let printed = ok(tool("rpmlua", "rpm").arg(script));
+    orders(&printed, pairs.len())
+}
+
+/// The order of pairs by dpkg's library of Perl, in one process.
+fn by_dpkg_perl(dir: &Path, pairs: &[(String, String)]) -> Vec<Ordering> {
+    let list = dir.join("pairs");
+    let lines: String = pairs.iter().map(|(a, b)| format!("{a} {b}\n")).collect();
+    fs::write(&list, lines).unwrap();
+    let script = "while (<>) { my ($a, $b) = split; print version_compare($a, $b), \"\\n\" }";
+    let printed = ok(tool("perl", "dpkg-dev").args(["-MDpkg::Version", "-e", script]).arg(&list));
+    orders(&printed, pairs.len())
+}
+
+fn orders(printed: &str, count: usize) -> Vec<Ordering> {
+    let orders: Vec<_> =
+        printed.lines().map(|line| line.trim().parse::<i32>().unwrap().cmp(&0)).collect();
+    assert_eq!(orders.len(), count);
+    orders
+}
+
+/// Whether dpkg itself finds the first earlier.
+fn dpkg_says_earlier(one: &str, other: &str) -> bool {
+    run(tool("dpkg", "dpkg").args(["--compare-versions", one, "lt", other])).status == Some(0)
+}
+
+#[test]
+fn versions_are_compared_as_the_formats_compare_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random(1);
+    let parts =
+        ["0", "1", "00", "10", "7", "a", "b", "rc", "dev", ".", ".", "~", "+", "~~", "Z", "20251126"];
+    let mut version = |more: &[&str], epochs: bool| {
+        let mut text = String::new();
+        if epochs && random.below(4) == 0 {
+            text += random.pick(&["0:", "1:", "02:"]);
+        }
+        text += random.pick(&["0", "1", "7"]);
+        for _ in 0..random.below(6) {
+            text += match random.below(4) {
+                0 if !more.is_empty() => random.pick(more),
+                _ => random.pick(&parts),
+            };
+        }
+        if random.below(2) == 0 {
+            text += "-";
+            text += random.pick(&["0", "1", "2~x", "10", "1.el9"]);
+        }
+        text
+    };
+    for (format, more, oracle) in [
+        (Format::Rpm, &["^", "_", "^git"][..], by_rpm as fn(&Path, &[_]) -> Vec<Ordering>),
+        (Format::Deb, &["-"], by_dpkg_perl),
+    ] {
+        let pairs: Vec<(String, String)> =
+            (0..6000).map(|_| (version(more, true), version(more, true))).collect();
+        let theirs = oracle(dir.path(), &pairs);
+        let mut different = Vec::new();
+        for ((one, other), theirs) in pairs.iter().zip(theirs) {
+            // Of several `-` the last parts an rpm's release; rpm takes the first there.
+            let ours = compare(format, one, other);
+            if ours != theirs {
+                different.push(format!("{one} {other}: {ours:?}, {format} says {theirs:?}"));
+            }
+        }
+        assert!(different.is_empty(), "{} differ: {:#?}", different.len(), &different[..5]);
+    }
+    // dpkg's two implementations could differ.
+    for _ in 0..60 {
+        let (one, other) = (version(&[], true), version(&[], true));
+        let ours = version::deb::compare(&one, &other).is_lt();
+        assert_eq!(ours, dpkg_says_earlier(&one, &other), "{one} and {other}");
+    }
+}
+
+/// What builds call their versions, each earlier than the next.
+const STAGES: [&[&str]; 6] = [
+    &["7.1.0.dev0", "7.1.0dev0", "7.1.0.dev0+12ab34c", "7.1.0-dev3", "7.1.0~dev20251126"],
+    &["7.1.0a20251126", "7.1.0~20251126", "7.1.0-20251126", "7.1.0~nightly20260101", "7.1.0a1"],
+    &["7.1.0b1", "7.1.0-beta.2", "7.1.0~pre3"],
+    &["7.1.0rc1", "7.1.0-rc2", "7.1.0~rc20251008", "7.1.0rc1.post1"],
+    &["7.1.0", "7.1.0"],
+    &["7.1.0-update1", "7.1.0.post2", "7.1.0+20251126", "7.1.0.1", "7.1.0u3"],
+];
+
+#[test]
+fn the_stages_of_a_version_come_in_their_order_in_both_formats() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pairs = Vec::new();
+    let mut expected = Vec::new();
+    for (i, earlier) in STAGES.iter().enumerate() {
+        for later in &STAGES[i + 1..] {
+            for (one, other) in earlier.iter().flat_map(|one| later.iter().map(move |o| (one, o))) {
+                for release in ["-1", "-2"] {
+                    let (one, other) = (map(one), map(other));
+                    assert!(one.known && other.known, "{one:?} {other:?}");
+                    pairs.push((one.written + release, other.written + "-1"));
+                    expected.push(Ordering::Less);
+                }
+            }
+        }
+    }
+    assert_eq!(by_rpm(dir.path(), &pairs), expected);
+    assert_eq!(by_dpkg_perl(dir.path(), &pairs), expected);
+    for (one, other) in pairs.iter().step_by(20) {
+        assert!(dpkg_says_earlier(one, other), "{one} and {other}");
+    }
+}
+
+/// Any two versions that are written as `map` writes them are in the same order in both formats, but those
+/// that differ in their commit alone, which are in none.
+#[test]
+fn written_versions_have_one_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random(2);
+    let mut version = || {
+        let mut text = random.pick(&["7", "7.1", "7.1.0", "7.1.1", "7.10.0", "7.1.0.1"]).to_owned();
+        let suffixes = [
+            "dev0", ".dev1", "a20251126", "~20251126", "~20251126.2", "b1", "-pre2", "rc1", "~rc2",
+            "-rc10", "rc1.2", "-update1", ".post2", "+20251126", "u3", "-nightly", "-rc",
+        ];
+        for _ in 0..random.below(3) {
+            text += random.pick(&suffixes);
+        }
+        if random.below(4) == 0 {
+            let hash = random.next();
+            text += &format!("+{:.7}", format!("{hash:x}"));
+        }
+        text
+    };
+    let mut pairs = Vec::new();
+    while pairs.len() < 20_000 {
+        let (one, other) = (map(&version()), map(&version()));
+        // A date does not follow any other word.
+        if !(one.known && other.known) {
+            continue;
+        }
+        assert_eq!(map(&one.written), one, "it is in its form already");
+        let stem = |text: &str| text.split("+g").next().unwrap().to_owned();
+        let commits = [&one, &other].map(|one| one.written.rsplit('+').next().unwrap().len() == 7);
+        if commits.iter().any(|is| *is) || stem(&one.written) == stem(&other.written) {
+            let stem = |text: &str| text.rsplit_once('+').map_or(text, |(stem, _)| stem).to_owned();
+            if stem(&one.written) == stem(&other.written) {
+                continue;
+            }
+        }
+        pairs.push((one.written, other.written));
+    }
+    for (one, other) in &pairs {
+        let (deb, rpm) = (compare(Format::Deb, one, other), compare(Format::Rpm, one, other));
+        assert_eq!(deb, rpm, "{one} and {other}");
+    }
+    let some = &pairs[..4000];
+    assert_eq!(by_rpm(dir.path(), some), by_dpkg_perl(dir.path(), some));
+}
+
+// ---- Syntax ----
+
+/// Texts near what relations are: made of their parts, most in a right order.
+fn texts(parts: &[&str], good: &[&str], count: usize, seed: u64) -> Vec<String> {
+    let mut random = Random(seed);
+    let mut texts = BTreeSet::new();
+    while texts.len() < count {
+        let mut text = String::new();
+        match random.below(3) {
+            0 => (0..=random.below(6)).for_each(|_| text += random.pick(parts)),
+            _ => {
+                text += random.pick(good);
+                for _ in 0..random.below(3) {
+                    let at = random.below(text.len() + 1);
+                    match random.below(3) {
+                        0 if at < text.len() => drop(text.remove(at)),
+                        1 => text.insert_str(at, random.pick(parts)),
+                        _ => {
+                            text += random.pick(&[", ", " | ", " ", ","]);
+                            text += random.pick(good);
+                        }
+                    }
+                }
+            }
+        }
+        let text = text.trim().to_owned();
+        if !text.is_empty() {
+            texts.insert(text);
+        }
+    }
+    texts.into_iter().collect()
+}
+
+/// Ours and theirs must agree, but where we refuse what [`grammar::Problem::is_ours`] names.
+#[track_caller]
+fn agree(what: &str, decided: &[(String, Result<(), SyntaxError>, bool)]) {
+    let mut faults = Vec::new();
+    let (mut both, mut neither) = (0, 0);
+    for (text, ours, theirs) in decided {
+        match (ours, theirs) {
+            (Ok(()), true) => both += 1,
+            (Err(_), false) => neither += 1,
+            (Err(e), true) if e.problem.is_ours() => {}
+            (Ok(()), false) => faults.push(format!("`{text}` is refused by {what} alone")),
+            (Err(e), true) => faults.push(format!("`{text}` is taken by {what}; ours: {e}")),
+        }
+    }
+    assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults[..faults.len().min(25)].join("\n"));
+    let least = decided.len() / 10;
+    assert!(both > least && neither > least, "{what}: {both} taken, {neither} refused");
+}
+
+const DEB_PARTS: [&str; 24] = [
+    "libc6", "aa", "a.b+c-d", "x", "a_b", "-a", "(", ")", "(>= 1.2)", "(= 1:2-3)", "(<< 1~)", " ", " ",
+    ", ", " | ", ":any", ":amd64", ":", "[amd64]", "<!nocheck>", ">=", "(> 1)", "(=1)", "é",
+];
+const DEB_GOOD: [&str; 8] = [
+    "libc6 (>= 2.34)", "perl:any | python3", "rocblas-generic (= 7.1.0-1)", "aa(<<1:2-3)", "x11-common",
+    "aa , bb", "aa (>= 1.0~rc1+b2)", "aa ( = 1 )",
+];
+
+#[test]
+fn relations_of_debs_are_what_dpkg_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    for (n, field) in ["Depends", "Provides", "Conflicts"].into_iter().enumerate() {
+        let texts = texts(&DEB_PARTS, &DEB_GOOD, 1500, 10 + n as u64);
+        // dpkg's library of Perl, which also reads source packages' relations: those are refused before.
+        let list = dir.path().join("list");
+        fs::write(&list, texts.join("\n") + "\n").unwrap();
+        let script = "while (<>) { chomp; my $d = deps_parse($_, build_dep => 0, tests_dep => 0, \
+                      virtual => 0, reduce_arch => 0); print defined $d ? 1 : 0, \"\\n\" }";
+        let mut perl = tool("perl", "dpkg-dev");
+        let printed = ok(perl.args(["-MDpkg::Deps", "-e", script]).arg(&list));
+        let perl: Vec<bool> = printed.lines().map(|line| line == "1").collect();
+        assert_eq!(perl.len(), texts.len());
+        for (text, perl) in texts.iter().zip(&perl) {
+            if deb::parse(text, field).is_ok() {
+                assert!(*perl, "`{text}` is refused by Dpkg::Deps alone");
+            }
+        }
+        // dpkg itself, one by one.
+        let chosen: Vec<&String> = texts.iter().step_by(texts.len() / 110).collect();
+        let (one, other) = chosen.split_at(chosen.len() / 2);
+        let decide = |texts: &[&String], name: &str| -> Vec<_> {
+            let root = dir.path().join(format!("{name}-{field}"));
+            fs::create_dir_all(root.join("DEBIAN")).unwrap();
+            let decide = |text: &&String| {
+                let control = format!(
+                    "Package: xx\nVersion: 1\nArchitecture: all\nMaintainer: A <a@b.c>\n\
+                     Description: x\n{field}: {text}\n"
+                );
+                fs::write(root.join("DEBIAN/control"), control).unwrap();
+                let mut build = tool("dpkg-deb", "dpkg");
+                build.args(["-Znone", "-b"]).arg(&root).arg(dir.path().join(format!("{name}.deb")));
+                let ran = run(&mut build);
+                ((*text).clone(), deb::parse(text, field).map(drop), ran.status == Some(0))
+            };
+            texts.iter().map(decide).collect()
+        };
+        let decided = std::thread::scope(|scope| {
+            let second = scope.spawn(|| decide(other, "b"));
+            let mut decided = decide(one, "a");
+            decided.extend(second.join().unwrap());
+            decided
+        });
+        agree(&format!("dpkg-deb, {field}"), &decided);
+    }
+}
+
+const RPM_PARTS: [&str; 36] = [
+    "aa", "bb", "c", "libz.so.1()(64bit)", "pkgconfig(x)", "/usr/bin/perl", "(", ")", " ", " ", ", ", "(",
+    ")", " and ", " or ", " if ", " else ", " unless ", " with ", " without ", " >= ", " = ", " < ", " == ",
+    " => ", "1", "1.2-3", "1-2-3", "2:1.0", "x:1", "1~rc1", "1^git", ">=", "_a", "-a", "a!b",
+];
+const RPM_GOOD: [&str; 16] = [
+    "glibc >= 2.34", "aa bb", "libc.so.6(GLIBC_2.34)(64bit)", "/bin/sh", "(aa and bb)", "(aa or bb >= 1)",
+    "(aa if bb)", "(aa if bb else c)", "(aa unless bb)", "(aa with bb)", "(aa with bb without c)",
+    "(aa and (bb or c))", "(aa or (bb if c))", "((aa unless bb) or c)", "(aa if (bb or c))",
+    "(aa = 1 with (bb or c) with d)",
+];
+
+#[test]
+fn relations_of_rpms_are_what_rpm_takes() {
+    for (n, tag) in
+        ["Requires", "Provides", "Conflicts", "Obsoletes", "Supplements", "Recommends"].into_iter().enumerate()
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let texts = texts(&RPM_PARTS, &RPM_GOOD, 1500, 20 + n as u64);
+        let mut specs = Vec::new();
+        for (i, text) in texts.iter().enumerate() {
+            let spec = dir.path().join(format!("t{i}.spec"));
+            let content = format!(
+                "Name: t{i}\nVersion: 1\nRelease: 1\nSummary: s\nLicense: MIT\nBuildArch: noarch\n\
+                 {tag}: {text}\n%description\nd\n"
+            );
+            fs::write(&spec, content).unwrap();
+            specs.push(spec);
+        }
+        let format = format!("%{{name}}|[%{{{}}};]\n", tag.to_lowercase().trim_end_matches('s').to_owned() + "nevrs");
+        let ran = run(tool("rpmspec", "rpm").args(["-q", "--qf", &format]).args(&specs));
+        let taken: std::collections::BTreeMap<&str, &str> =
+            ran.stdout.lines().filter_map(|line| line.split_once('|')).collect();
+        let decided: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(i, text)| {
+                let theirs = taken.get(format!("t{i}").as_str());
+                let ours = rpm::parse(text, tag);
+                if let (Ok(ours), Some(theirs)) = (&ours, theirs) {
+                    // And it is stored as we store it.
+                    let ours: BTreeSet<String> = ours.iter().map(ToString::to_string).collect();
+                    let theirs: BTreeSet<String> = theirs
+                        .split(';')
+                        .filter(|one| !one.is_empty() && !one.starts_with(&format!("t{i} = ")))
+                        .map(str::to_owned)
+                        .collect();
+                    assert_eq!(ours, theirs, "{tag}: {text}");
+                }
+                (text.clone(), ours.map(drop), theirs.is_some())
+            })
+            .collect();
+        agree(&format!("rpm, {tag}"), &decided);
+    }
+}
