@@ -88,6 +88,8 @@ pub enum Problem {
         /// What can stand there.
         instead: &'static str,
     },
+    /// A comma where none parts two relations; rpm takes it for a blank.
+    Comma,
     /// A parenthesis that is opened and not closed.
     Open,
     /// Something else than what has to follow.
@@ -112,6 +114,7 @@ impl Problem {
                 | Self::OnlyEqual
                 | Self::VersionStart(_)
                 | Self::Else
+                | Self::Comma
                 | Self::TooDeep
         )
     }
@@ -166,6 +169,7 @@ impl fmt::Display for Problem {
             Self::Context { found, instead } => {
                 write!(f, "`{found}` cannot stand here: write it with `{instead}`")
             }
+            Self::Comma => f.write_str("expected no comma here"),
             Self::Open => f.write_str("a `(` has no `)`"),
             Self::Unexpected { found: Some(found), expected } => {
                 write!(f, "found `{found}`, expected {expected}")

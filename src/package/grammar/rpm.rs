@@ -90,9 +90,16 @@ pub fn parse(text: &str, tag: &str) -> Result<Vec<Expression>, SyntaxError> {
     let mut reader = Reader { cursor: Cursor::new(text), tag: tag.to_ascii_lowercase(), depth: 0 };
     let mut found = Vec::new();
     loop {
-        reader.cursor.run(|c| c == ',' || c.is_ascii_whitespace());
+        let start = reader.cursor.at;
+        let between = reader.cursor.run(|c| c == ',' || c.is_ascii_whitespace());
         match reader.cursor.peek() {
-            None if found.is_empty() => return reader.cursor.error(0, Problem::NoName),
+            None if found.is_empty() && text.trim().is_empty() => {
+                return reader.cursor.error(0, Problem::NoName);
+            }
+            None if found.is_empty() => return reader.cursor.error(start, Problem::Comma),
+            Some('<' | '=' | '>') if !found.is_empty() && between.contains(',') => {
+                return reader.cursor.error(start, Problem::Comma);
+            }
             None => return Ok(found),
             Some('(') => {
                 let start = reader.cursor.at;
@@ -156,6 +163,9 @@ impl<'t> Reader<'t> {
         let start = self.cursor.at;
         let name = self.token();
         self.check_name(start, name)?;
+        if self.depth == 0 && self.cursor.peek() == Some(')') {
+            return self.cursor.error(self.cursor.at, Problem::OddName(')'));
+        }
         let mut ahead = self.cursor;
         ahead.blanks();
         let at = ahead.at;
@@ -190,10 +200,18 @@ impl<'t> Reader<'t> {
         }
         self.cursor = ahead;
         self.cursor.blanks();
+        self.no_comma()?;
         let start = self.cursor.at;
         let version = self.token();
         self.check_version(start, version)?;
         Ok(Relation { name: name.to_owned(), constraint: Some((op, version.to_owned())) })
+    }
+
+    fn no_comma(&self) -> Result<(), SyntaxError> {
+        match self.cursor.peek() {
+            Some(',') => self.cursor.error(self.cursor.at, Problem::Comma),
+            _ => Ok(()),
+        }
     }
 
     /// What is no blank, no comma, and no parenthesis that was opened before it.
@@ -313,6 +331,7 @@ impl<'t> Reader<'t> {
         let mut rest = Vec::new();
         loop {
             self.cursor.blanks();
+            self.no_comma()?;
             let operand = if self.cursor.peek() == Some('(') {
                 let (operand, mut inner) = self.rich()?;
                 if matches!(last_op, Some(RichOp::If | RichOp::Unless)) {
@@ -332,6 +351,7 @@ impl<'t> Reader<'t> {
                 Some(op) => rest.push((op, operand)),
             }
             self.cursor.blanks();
+            self.no_comma()?;
             match self.cursor.peek() {
                 None => return self.cursor.error(start, Problem::Open),
                 Some(')') => break,
