@@ -159,11 +159,15 @@ fn no_path_twice(staged: &[Staged]) -> Result<()> {
     let mut faults = Vec::new();
     let mut told = BTreeSet::new();
     for Staged { definition, generic, groups, shared } in staged {
+        let plain = groups.is_empty();
         let generic = std::iter::once(("generic", generic));
         let groups = groups.iter().map(|(name, tree)| (name.as_str(), tree));
         let shared = shared.iter().map(|(name, shared)| (name.as_str(), &shared.tree));
         for (part, tree) in generic.chain(groups).chain(shared) {
-            let package = format!("{}-{part}", definition.name);
+            let package = match plain {
+                true => definition.name.clone(),
+                false => format!("{}-{part}", definition.name),
+            };
             for (path, entry) in tree.iter() {
                 let Some((other, dir)) = owner.insert(path, (package.clone(), entry.is_dir()))
                 else {

@@ -13,7 +13,7 @@ use crate::config::{PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::package::grammar::{self, rpm::Expression, rpm::RichOp};
 use crate::package::spec::{Package, Relation, RelationKind};
-use crate::package::{Format, version};
+use crate::package::{Format, render, version};
 
 /// What a package needs: one of these.
 struct Need {
@@ -82,6 +82,25 @@ pub(super) fn check(
                          [\"NAME\"]}, \"rpm\": {\"recommends\": [\"NAME\"]}",
                     ),
             );
+        }
+    }
+    Errors::check((), faults)
+}
+
+/// Checks that no package has what gfxpack itself puts into one, as its copyright file: that is possible where
+/// everything is installed below `/usr`.
+pub(super) fn check_made_paths(packages: &[Package]) -> Result<()> {
+    let mut faults = Vec::new();
+    for made_for in packages {
+        for path in render::made_paths(made_for) {
+            let holders = packages.iter().filter(|package| package.tree.get(&path).is_some());
+            faults.extend(holders.map(|holder| {
+                Error::failed(format!(
+                    "/{path} of the package {} is made by gfxpack for {}",
+                    holder.name, made_for.name
+                ))
+                .hint("leave it out with `exclude`")
+            }));
         }
     }
     Errors::check((), faults)

@@ -98,6 +98,7 @@ pub fn stage(
     if let Some(relations) = &options.relations {
         report.warnings.extend(elfdeps::relate(&mut packages, &definitions.externals, relations)?);
     }
+    closed::check_made_paths(&packages)?;
     closed::check(&packages, groups, definitions)?;
     if !options.only.is_empty() {
         packages = relate::only(packages, &options.only)?;

@@ -49,8 +49,9 @@ pub fn relate(
         found.push(set.package(number, externals, options, &mut faults));
     }
     let warnings = faults.finish(packages, options)?;
+    let offered: Vec<_> = found.iter().map(|found| found.rpm_provides.clone()).collect();
     for (number, found) in found.into_iter().enumerate() {
-        apply(packages, number, found);
+        apply(packages, number, found, &offered);
     }
     Ok(warnings)
 }
@@ -419,8 +420,9 @@ fn rpm_names(relations: &[String]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Puts what was found into a package, but for what the configuration speaks of itself.
-fn apply(packages: &mut [Package], number: usize, mut found: Found) {
+/// Puts what was found into a package, but for what the configuration speaks of itself. `offered` are the
+/// capabilities of each package's libraries.
+fn apply(packages: &mut [Package], number: usize, mut found: Found, offered: &[BTreeSet<String>]) {
     let names: Vec<String> = found.set.iter().map(|&other| packages[other].name.clone()).collect();
     let Some(package) = packages.get_mut(number) else { return };
     let given = |map: &BTreeMap<String, Vec<String>>, keys: &[&str]| -> Vec<String> {
@@ -430,6 +432,15 @@ fn apply(packages: &mut [Package], number: usize, mut found: Found) {
     let deb_given: BTreeSet<String> = deb_names(&deb_given).collect();
     let rpm_given = given(&package.rpm, &["requires", "recommends", "suggests"]);
     let rpm_given: BTreeSet<String> = rpm_names(&rpm_given).collect();
+
+    // A package that is only recommended is no longer needed for its libraries either.
+    let weak: BTreeSet<String> =
+        rpm_names(&given(&package.rpm, &["recommends", "suggests"])).collect();
+    for (&other, name) in found.set.iter().zip(&names) {
+        if weak.contains(name) {
+            found.rpm_requires.retain(|capability| !offered[other].contains(capability));
+        }
+    }
 
     let version = package.full_version();
     let depends = package.relations.entry(RelationKind::Depends).or_default();
