@@ -25,7 +25,7 @@ use crate::tree::TreePath;
 /// How packages are made from artifacts.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Upstream version, as the build has it: it is written by [`version::map`].
+    /// Upstream version, as the build has it: it is written by [`map`].
     pub version: String,
     /// The packaging's number.
     pub release: String,

@@ -141,7 +141,7 @@ impl RelationKind {
     }
 }
 
-/// The order of the relation fields in a control file, and the keys (in lower case) of [`Package::deb`].
+/// The order of the relation fields in a control file, and the keys (in lower case) of [`super::Package::deb`].
 pub const DEB_RELATIONS: [&str; 9] = [
     "Pre-Depends",
     "Depends",
@@ -154,7 +154,7 @@ pub const DEB_RELATIONS: [&str; 9] = [
     "Provides",
 ];
 
-/// The order of the relation tags in a spec file, and the keys (in lower case) of [`Package::rpm`].
+/// The order of the relation tags in a spec file, and the keys (in lower case) of [`super::Package::rpm`].
 pub const RPM_RELATIONS: [&str; 8] = [
     "Requires",
     "Recommends",
