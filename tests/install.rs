@@ -35,8 +35,12 @@ const NEEDS: &[(&str, &[&str])] = &[
     ("rocfft-gfx115X", &["rocfft-generic"]),
     ("rocfft-gfx120X", &["rocfft-generic"]),
     ("rocblas-dev", &["rocblas-generic"]),
+    ("hipblaslt-dev", &["hipblaslt-generic", "rocblas-dev", "rocblas-generic"]),
+    ("rocfft-dev", &["rocfft-generic"]),
     ("rocm-support", &[]),
+    ("rocm-support-dev", &["rocm-support"]),
     ("rocm-sysdeps", &[]),
+    ("rocm-sysdeps-dev", &["rocm-sysdeps"]),
 ];
 
 /// The packages of definitions that are split, which hold nothing and lead to the generic one.
@@ -65,7 +69,16 @@ fn deb(dir: &TempDir, package: &str) -> PathBuf {
     dir.path().join(format!("packages/{package}_{VERSION}-1_amd64.deb"))
 }
 
+/// What an rpm is called: development packages have another ending there.
+fn rpm_name(package: &str) -> String {
+    match package.strip_suffix("-dev") {
+        Some(name) => format!("{name}-devel"),
+        None => package.to_owned(),
+    }
+}
+
 fn rpm_file(dir: &TempDir, package: &str) -> PathBuf {
+    let package = rpm_name(package);
     dir.path().join(format!("packages/{package}-{VERSION}-1.x86_64.rpm"))
 }
 
@@ -598,7 +611,7 @@ fn rpm_holds_each_package_to_its_relations() {
             let refused = run(root.rpm().args(["-i", "--test"]).args(given));
             assert_ne!(refused.status, Some(0), "{name} without {left_out}");
             let refused = refused.stderr;
-            assert!(refused.contains(&format!("\t{left_out} ")), "{refused}");
+            assert!(refused.contains(&format!("\t{} ", rpm_name(left_out))), "{refused}");
         }
         let given = needs.iter().chain([name]).map(|name| rpm_file(&rpms, name));
         ok(root.rpm().args(["-i", "--test"]).args(given));
@@ -632,9 +645,16 @@ fn dpkg_and_rpm_install_the_same() {
     deb_root.assert_clean();
     rpm_root.assert_clean();
     let prefix = |root: &Path| snapshot(&root.join("opt/rocm"));
-    assert_eq!(prefix(deb_root.path()), prefix(rpm_root.path()));
+    let (of_deb, mut of_rpm) = (prefix(deb_root.path()), prefix(rpm_root.path()));
+    // Libraries are executable where rpm's tools look into them, and are not by Debian's policy.
+    for (path, what) in &mut of_rpm {
+        if path.starts_with("lib/lib") && path.contains(".so") {
+            *what = what.replacen("file 0755 ", "file 0644 ", 1);
+        }
+    }
+    assert_eq!(of_deb, of_rpm);
     ok(deb_root.dpkg().arg("-r").args(lower(&all)));
-    ok(rpm_root.rpm().arg("-e").args(&all));
+    ok(rpm_root.rpm().arg("-e").args(all.iter().map(|name| rpm_name(name))));
     deb_root.assert_no_trace();
     rpm_root.assert_no_trace();
 }

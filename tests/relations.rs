@@ -668,6 +668,20 @@ fn what_the_set_does_not_make_is_an_error_of_the_plan() {
         let told = with(more).refused();
         assert!(told.contains(words), "{words}\n{told}");
     }
+    // What installs with the rest of the set does not exclude it.
+    for more in [
+        serde_json::json!({ "deb": { "breaks": ["aa (<< 7.2)"] } }),
+        serde_json::json!({ "rpm": { "obsoletes": ["aa <= {version}"] } }),
+        serde_json::json!({ "rpm": { "conflicts": ["aa-kernels"] } }),
+    ] {
+        let told = with(more).refused();
+        assert!(told.contains("(7.1.0-2) of the same set"), "{told}");
+    }
+    with(serde_json::json!({
+        "deb": { "breaks": ["aa (<< {version})"] },
+        "rpm": { "obsoletes": ["aa-kernels", "aa < {version}"] },
+    }))
+    .plan();
     let good = serde_json::json!({
         "deb": { "depends": ["aa-gfx120X | cc", "aa-generic (= {version})", "aa-kernels", "aa-gfx110X"] },
         "rpm": { "requires": ["aa-generic = 7.1.0", "(aa-gfx120X or cc)", "(aa-gfx120X if cc)"] },

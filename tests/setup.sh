@@ -11,6 +11,8 @@ packages=(
   binutils elfutils file gdb mold patchelf
   # Install packages, and make some to compare with.
   apt dpkg dpkg-dev rpm rpm2cpio
+  # Judges of packages.
+  lintian rpmlint
   # Make keys, and check signatures.
   gnupg gpgv
   # Make another Debian to chroot into, for ignored tests.

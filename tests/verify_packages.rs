@@ -311,7 +311,7 @@ const DAMAGES: &[Damage] = damages! {
     "host library cut in half" EACH "host-damaged" |v| v.plan(GENERIC, |p| { let mut b = content(p, LIB); b.truncate(b.len() / 2); put(p, LIB, b) });
     "marker that leads to another library's kernels" EACH "marker-name" |v| v.plan(GENERIC, |p| { let mut b = content(p, LIB); replace(&mut b, "lib/librocblas.so.5.2", "lib/librocblas.so.5.3"); put(p, LIB, b) });
     "library where the loader does not look" EACH "needed-unreachable" |v| v.plan(GENERIC, |p| {
-        for name in ["librocblas.so.5.2", "librocblas.so.5", "librocblas.so"] {
+        for name in ["librocblas.so.5.2", "librocblas.so.5"] {
             let entry = p.tree.remove(&path(&format!("opt/rocm/lib/{name}"))).unwrap();
             p.tree.insert(path(&format!("opt/rocm/lib/private/{name}")), entry).unwrap();
         }
@@ -399,9 +399,9 @@ const DAMAGES: &[Damage] = damages! {
     "library of another build in the .deb" BOTH "formats-differ" |v| v.plan_in(GENERIC, &[Format::Deb], |p| { let mut b = content(p, LIB); let at = b.len() - 1; b[at] ^= 1; put(p, LIB, b) });
     "file left out of the .rpm" BOTH "formats-differ" |v| v.plan_in(GENERIC, &[Format::Rpm], |p| { p.tree.remove(&path("opt/rocm/lib/rocblas/library/TensileManifest.txt")).unwrap(); });
     "link that leads elsewhere in the .rpm" BOTH "formats-differ" |v| v.plan_in(GENERIC, &[Format::Rpm], |p| {
-        let at = path("opt/rocm/lib/librocblas.so");
+        let at = path("opt/rocm/lib/librocblas.so.5");
         let old = p.tree.remove(&at).unwrap();
-        p.tree.insert(at, Entry { kind: EntryKind::Symlink(b"librocblas.so.5.2".to_vec()), ..old }).unwrap()
+        p.tree.insert(at, Entry { kind: EntryKind::Symlink(b"./librocblas.so.5.2".to_vec()), ..old }).unwrap()
     });
     "mode of a file another in the .deb" BOTH "formats-differ" |v| v.plan_in(GENERIC, &[Format::Deb], |p| {
         let at = path(LIB);

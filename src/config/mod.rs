@@ -2,6 +2,7 @@
 //! made from the types.
 
 mod groups;
+mod kinds;
 mod packages;
 mod relations;
 
@@ -13,6 +14,9 @@ use std::path::Path;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 
 pub use groups::{ComponentOverride, Group, PackagingConfig, Validation};
+pub use kinds::{
+    Alternative, FileKind, Follower, LinkerPath, LinkerPathRelation, LintianOverride, PackageOf,
+};
 pub use packages::{Contents, Defaults, Definition, External, Externals, PackagesConfig};
 pub use relations::{DebRelations, OtherRelations, Relations, RpmRelations};
 

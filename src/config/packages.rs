@@ -7,10 +7,12 @@ use globset::Glob;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::kinds::{Alternative, FileKind, LinkerPath, LintianOverride};
 use super::relations::{DebRelations, OtherRelations, RpmRelations};
 use super::{read_json, unique_keys};
 use crate::artifact::COMPONENTS;
 use crate::error::{Error, Errors, Result};
+use crate::tree::TreePath;
 
 /// What packages are made, and from what.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -21,6 +23,10 @@ pub struct PackagesConfig {
     pub defaults: Defaults,
     /// One definition makes a package, or a generic one and one for each group of ISAs.
     pub packages: Vec<Definition>,
+    /// A package that adds library directories to the dynamic linker's path. Without it programs find
+    /// libraries outside `/usr/lib` by their RUNPATH alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linker_path: Option<LinkerPath>,
     /// What the packages need and do not have: libraries, by SONAME or by a glob over SONAMEs, and
     /// packages from elsewhere that `depends` names. The value says whom to ask for it; `null` asks for
     /// nothing.
@@ -143,6 +149,25 @@ pub struct Definition {
     /// Instead of the default's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
+    /// Kinds of files that get a package of their own, by the component that they are of. Files of other
+    /// kinds stay in the definition's package.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<FileKind>,
+    /// Whether `lib*.so` links to libraries with a version in their name, which only linking needs, are
+    /// of kind `dev`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dev_links: bool,
+    /// The licence's text: a file below the install prefix that the definition takes, as
+    /// `share/doc/rocblas/LICENSE.md`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license_file: Option<String>,
+    /// Names that other packages can provide as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+    /// Findings of lintian about the content that are accepted. Those that the layout makes inevitable
+    /// are overridden without being asked (docs/lint.md).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lintian_overrides: Vec<LintianOverride>,
 }
 
 /// Files of one artifact.
@@ -163,6 +188,10 @@ pub struct Contents {
     /// Globs over paths below the prefix: not these files.
     #[serde(default)]
     pub exclude: Vec<String>,
+    /// The kind of these files, whatever their component: they go into that kind's package. Where two
+    /// entries of a definition take a file, one with a kind comes before one without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FileKind>,
 }
 
 impl PackagesConfig {
@@ -188,11 +217,17 @@ impl PackagesConfig {
                     prefixes: Vec::new(),
                     include: Vec::new(),
                     exclude: Vec::new(),
+                    kind: None,
                 }],
                 ..Definition::default()
             })
             .collect();
-        Self { defaults: Defaults::default(), packages, externals: Externals::default() }
+        Self {
+            defaults: Defaults::default(),
+            packages,
+            externals: Externals::default(),
+            linker_path: None,
+        }
     }
 
     fn faults(&self) -> Vec<Error> {
@@ -204,17 +239,7 @@ impl PackagesConfig {
         faults.extend(self.externals.faults());
         for definition in &self.packages {
             let name = &definition.name;
-            let good = name.len() > 1
-                && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-                && name.bytes().all(|b| {
-                    b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-')
-                });
-            if !good {
-                faults.push(
-                    Error::usage(format!("`{name}` cannot be a package name"))
-                        .hint("two or more lower-case letters, digits, `.`, `+` and `-`, a letter or digit first"),
-                );
-            }
+            faults.extend(name_fault(name));
             if !names.insert(name) {
                 faults.push(
                     Error::usage(format!("the package `{name}` is defined twice"))
@@ -248,7 +273,43 @@ impl PackagesConfig {
             if definition.depends.contains(name) {
                 faults.push(Error::usage(format!("the package `{name}` depends on itself")));
             }
+            if let Some(file) = &definition.license_file
+                && let Err(e) = TreePath::new(file)
+            {
+                faults.push(Error::usage(format!("package `{name}`: license_file: {e}")));
+            }
+            faults.extend(definition.alternatives.iter().flat_map(|a| a.faults(name)));
+            faults.extend(definition.lintian_overrides.iter().flat_map(|o| o.faults(name)));
+        }
+        if let Some(LinkerPath { package, directories, .. }) = &self.linker_path {
+            faults.extend(name_fault(package));
+            if !names.insert(package) {
+                faults.push(Error::usage(format!("the package `{package}` is defined twice")));
+            }
+            if directories.is_empty() {
+                faults.push(
+                    Error::usage("linker_path: there are no directories").hint("as [\"lib\"]"),
+                );
+            }
+            for dir in directories {
+                if let Err(e) = TreePath::new(dir) {
+                    faults.push(Error::usage(format!("linker_path: {e}")));
+                }
+            }
         }
         faults
     }
+}
+
+fn name_fault(name: &str) -> Option<Error> {
+    let good = name.len() > 1
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.bytes().all(|b| {
+            b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-')
+        });
+    (!good).then(|| {
+        Error::usage(format!("`{name}` cannot be a package name")).hint(
+            "two or more lower-case letters, digits, `.`, `+` and `-`, a letter or digit first",
+        )
+    })
 }

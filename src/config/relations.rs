@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::kinds::FileKind;
+
 /// Relations as a Debian control file writes them (`libc6 (>= 2.34)`, `a | b`). `{version}` stands for the
 /// version of the packages with the release, `{upstream_version}` for the one without, `{name}` for the package
 /// that has the relation, `{group}` for its group.
@@ -37,7 +39,7 @@ pub struct RpmRelations {
     pub obsoletes: Vec<String>,
 }
 
-/// Relations of the packages of a definition that has device code, but for the one with the host code.
+/// Relations of the packages of a definition, but for the one with the host code.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OtherRelations {
@@ -47,6 +49,14 @@ pub struct OtherRelations {
     pub shared: Relations,
     /// Of the package that holds nothing and leads to the others.
     pub meta: Relations,
+    /// Of the package for building with it.
+    pub dev: Relations,
+    /// Of the documentation's.
+    pub doc: Relations,
+    /// Of the tests'; not of those with groups' device code.
+    pub tests: Relations,
+    /// Of the debug symbols'.
+    pub debug: Relations,
 }
 
 /// Relations of one kind of package.
@@ -99,7 +109,25 @@ impl OtherRelations {
     }
 
     /// All, by the key that they stand under.
-    pub fn all(&self) -> [(&'static str, &Relations); 3] {
-        [("group", &self.group), ("shared", &self.shared), ("meta", &self.meta)]
+    pub fn all(&self) -> [(&'static str, &Relations); 7] {
+        [
+            ("group", &self.group),
+            ("shared", &self.shared),
+            ("meta", &self.meta),
+            ("dev", &self.dev),
+            ("doc", &self.doc),
+            ("tests", &self.tests),
+            ("debug", &self.debug),
+        ]
+    }
+
+    /// Of the package for a kind of files.
+    pub fn of(&self, kind: FileKind) -> &Relations {
+        match kind {
+            FileKind::Dev => &self.dev,
+            FileKind::Doc => &self.doc,
+            FileKind::Tests => &self.tests,
+            FileKind::Debug => &self.debug,
+        }
     }
 }

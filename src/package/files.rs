@@ -1,6 +1,7 @@
 //! What both writers do with a tree: the members with everything resolved, checked before the first byte
 //! is written, and the copying of content.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use super::Format;
@@ -44,6 +45,8 @@ pub(super) fn members<'a>(
     format: Format,
 ) -> Result<Vec<Member<'a>>> {
     let mut members = Vec::with_capacity(tree.len());
+    // Of libraries whose mode is another one here.
+    let mut modes: BTreeMap<&TreePath, u32> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut fault = |path: &TreePath, what: String| {
         faults.push(Error::failed(format!("package `{}`: `/{path}` {what}", package.name)));
@@ -91,7 +94,7 @@ pub(super) fn members<'a>(
                 match (target, size) {
                     (Some((to, target)), Some(size)) => {
                         // Names of one file have one mode and one time.
-                        member.mode = target.mode & 0o7777;
+                        member.mode = modes.get(to).copied().unwrap_or(target.mode & 0o7777);
                         member.mtime = clamp(target.mtime);
                         MemberKind::HardLink { to, size }
                     }
@@ -105,6 +108,18 @@ pub(super) fn members<'a>(
                 }
             }
         };
+        // Debian's policy (8.1): libraries are not executable. RPM's tools pass over those that are not.
+        let mode = match format {
+            Format::Deb => member.mode & !0o111,
+            Format::Rpm => member.mode | (member.mode & 0o444) >> 2,
+        };
+        if let MemberKind::File { source, .. } = &member.kind
+            && mode != member.mode
+            && is_library(path, source)
+        {
+            member.mode = mode;
+            modes.insert(path, member.mode);
+        }
         members.push(member);
     }
     Errors::check(members, faults)
@@ -119,8 +134,24 @@ pub(super) fn work(members: &[Member<'_>]) -> u64 {
     members.iter().map(size).sum()
 }
 
+/// Whether a member is a library in a directory that the dynamic linker searches by itself or because of
+/// another package of the set, or names such a directory: then its cache has to be renewed.
+pub(super) fn renews_cache(package: &Package, path: &TreePath) -> bool {
+    let parent = path.parent();
+    let added = parent.as_ref().is_some_and(|parent| package.linker_dirs.contains(parent));
+    let names_directories = parent.is_some_and(|dir| dir.as_bytes() == b"etc/ld.so.conf.d");
+    ((added || in_linker_path(path)) && is_library_name(path))
+        || (names_directories && path.file_name().ends_with(b".conf"))
+}
+
 /// Whether a path is in a directory that the dynamic linker searches by itself.
 pub(super) fn in_linker_path(path: &TreePath) -> bool {
+    let parent = path.parent();
+    is_searched(parent.as_ref().and_then(TreePath::as_str).unwrap_or_default())
+}
+
+/// Whether the dynamic linker searches a directory, as `usr/lib`, without being told.
+pub fn is_searched(dir: &str) -> bool {
     const DIRECTORIES: [&str; 7] = [
         "lib",
         "lib64",
@@ -130,18 +161,28 @@ pub(super) fn in_linker_path(path: &TreePath) -> bool {
         "usr/lib/x86_64-linux-gnu",
         "usr/local/lib",
     ];
-    let parent = path.parent();
-    DIRECTORIES.contains(&parent.as_ref().and_then(TreePath::as_str).unwrap_or_default())
+    DIRECTORIES.contains(&dir)
 }
 
-/// Whether a member is a library in a directory that the dynamic linker searches by itself, or names such
-/// a directory: then its cache has to be renewed.
-pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
+/// Whether it is called as libraries are: `librocblas.so.5`.
+pub fn is_library_name(path: &TreePath) -> bool {
     let name = path.file_name();
-    let is_library = || name.starts_with(b"lib") && name.windows(3).any(|part| part == b".so");
-    let names_directories =
-        || path.parent().is_some_and(|dir| dir.as_bytes() == b"etc/ld.so.conf.d");
-    (in_linker_path(path) && is_library()) || (name.ends_with(b".conf") && names_directories())
+    name.starts_with(b"lib") && name.windows(3).any(|part| part == b".so")
+}
+
+/// Whether it is a shared library of this machine, and no program: those begin with an interpreter.
+fn is_library(path: &TreePath, source: &Source) -> bool {
+    if !is_library_name(path) || matches!(source, Source::Kpack(_) | Source::Kpm(_)) {
+        return false;
+    }
+    // Program headers follow the ELF header; PT_INTERP is among the first.
+    let mut head = Vec::with_capacity(1024);
+    let read = source.open().and_then(|reader| reader.take(1024).read_to_end(&mut head));
+    let interpreter = |header: &[u8]| header[..4] == [3, 0, 0, 0];
+    read.is_ok()
+        && head.starts_with(b"\x7fELF\x02\x01")
+        && head.get(16..20) == Some(&[3, 0, 62, 0])
+        && !head.get(64..).unwrap_or_default().chunks_exact(56).any(interpreter)
 }
 
 /// The largest files, for the message that a package is too large.

@@ -11,13 +11,18 @@ pub mod deb;
 pub mod elfdeps;
 mod files;
 pub mod grammar;
+pub mod lint;
 pub mod read;
 pub mod render;
 pub mod rpm;
+pub mod scripts;
 pub mod set;
+mod shlibs;
 pub mod sign;
 pub mod spec;
 pub mod version;
+
+pub use files::{is_library_name, is_searched};
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -79,10 +84,12 @@ pub struct Report {
 /// The name of the package's file: `rocblas-gfx110x_7.1.0-1_amd64.deb`,
 /// `rocblas-gfx110X-7.1.0-1.x86_64.rpm`.
 pub fn file_name(package: &Package, format: Format) -> String {
-    let Package { name, version, release, arch, .. } = package;
+    let Package { version, release, arch, .. } = package;
     match format {
         Format::Deb => format!("{}_{version}-{release}_{}.deb", package.deb_name(), arch.deb()),
-        Format::Rpm => format!("{name}-{version}-{release}.{}.rpm", arch.rpm()),
+        Format::Rpm => {
+            format!("{}-{version}-{release}.{}.rpm", package.rpm_name(), arch.rpm())
+        }
     }
 }
 

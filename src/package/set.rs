@@ -180,8 +180,20 @@ impl Spooled {
         jobs: &Jobs,
         monitor: &dyn Monitor,
     ) -> Result<(Self, Cow<'p, Package>), Error> {
-        let sources = package.tree.iter().filter_map(|(path, entry)| Some((entry.source()?, path)));
-        let found = by_archive(sources);
+        let sources =
+            || package.tree.iter().filter_map(|(path, entry)| Some((entry.source()?, path)));
+        // A manifest states the sizes of archives of group packages that are perhaps not written.
+        let unbuilt: Vec<(Source, &TreePath)> = sources()
+            .filter_map(|(source, path)| match source {
+                Source::Kpm(kpm) => {
+                    Some(kpm.unbuilt().map(move |plan| (Source::Kpack(plan), path)))
+                }
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        let unbuilt = unbuilt.iter().map(|(source, path)| (source, *path));
+        let found = by_archive(sources().chain(unbuilt));
         let mut paths = Vec::new();
         let mut make = |plan| -> Result<(&KpackPlan, File, PathBuf), Error> {
             let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));

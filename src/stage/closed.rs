@@ -65,6 +65,22 @@ pub(super) fn check(
             }
             needs.push(of_package);
         }
+        for (number, package) in packages.iter().enumerate() {
+            for (text, other) in set.excluded(number) {
+                let message = format!(
+                    "package `{}`: `{text}` excludes {} ({}) of the same set",
+                    package.name,
+                    packages[other].name,
+                    packages[other].full_version()
+                );
+                if told.insert(message.clone()) {
+                    faults.push(Error::usage(message).hint(
+                        "the packages of a set can be installed together: name versions before it, as with \
+                         `{version}`",
+                    ));
+                }
+            }
+        }
         for circle in circles(&needs) {
             let names: BTreeSet<usize> = circle.iter().map(|(number, _)| *number).collect();
             if !told.insert(format!("{names:?}")) {
@@ -134,7 +150,10 @@ impl<'p> Set<'p> {
                 provided.entry(name.to_owned()).or_default().push((number, version));
             };
             let version = package.full_version();
-            add(&package.name, Some(version.clone()));
+            match format {
+                Format::Deb => add(&package.name, Some(version.clone())),
+                Format::Rpm => add(package.rpm_name(), Some(version.clone())),
+            }
             if format == Format::Deb && package.deb_name() != package.name {
                 add(&package.deb_name(), Some(version));
             }
@@ -187,6 +206,39 @@ impl<'p> Set<'p> {
         needs
     }
 
+    /// Packages of the set that a package cannot be installed with, and by which of its relations. An `.rpm`
+    /// obsoletes by name alone.
+    fn excluded(&self, number: usize) -> Vec<(String, usize)> {
+        let keys: &[&str] = match self.format {
+            Format::Deb => &["conflicts", "breaks"],
+            Format::Rpm => &["conflicts", "obsoletes"],
+        };
+        let package = &self.packages[number];
+        let mut excluded = Vec::new();
+        for key in keys {
+            for relation in texts(package, self.format, &[key]) {
+                let text = match self.format {
+                    Format::Deb => relation.deb(),
+                    Format::Rpm => relation.rpm(),
+                };
+                for (other, have) in self.provided.get(&relation.name).into_iter().flatten() {
+                    let by_name = self.packages[*other].rpm_name() == relation.name;
+                    if *other == number || *key == "obsoletes" && !by_name {
+                        continue;
+                    }
+                    let holds = relation.constraint.as_ref().is_none_or(|(op, wanted)| {
+                        let have = have.as_deref();
+                        have.is_some_and(|have| version::holds(self.format, have, *op, wanted))
+                    });
+                    if holds {
+                        excluded.push((text.clone(), *other));
+                    }
+                }
+            }
+        }
+        excluded
+    }
+
     fn meet(&self, need: &Need, absent: &BTreeMap<String, String>) -> Met {
         let mut met = BTreeSet::new();
         let mut there = BTreeSet::new();
@@ -228,7 +280,7 @@ fn texts<'p>(
     package: &'p Package,
     format: Format,
     keys: &'p [&'p str],
-) -> impl Iterator<Item = Relation> + 'p {
+) -> impl Iterator<Item = Relation> {
     let map = match format {
         Format::Deb => &package.deb,
         Format::Rpm => &package.rpm,

@@ -3,12 +3,16 @@
 //! A definition with device code gives `{name}-generic` (host code), `{name}-{group}` for each group
 //! that has code for it, and `{name}`, which holds nothing and leads to the rest. One without gives
 //! `{name}` alone. What groups share for a family of ISAs gives `{name}-{family}-shared`, which the
-//! packages of those groups need. Files are laid under the install prefix; no path is in two packages.
+//! packages of those groups need. Kinds of files that the definition names (development, documentation,
+//! tests, debug symbols) get packages of their own. Files are laid under the install prefix; no path is
+//! in two packages.
 
 mod archives;
 mod assign;
 mod closed;
+mod kinds;
 mod lay;
+mod linker;
 mod relate;
 mod texts;
 
@@ -90,6 +94,7 @@ pub fn stage(
     let staged =
         assign::assign(artifacts, definitions, groups, &options.install_prefix, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
+    linker::add(&mut packages, definitions, options, &mut report);
     if packages.is_empty() {
         return Err(Error::usage("no package has anything in it")
             .hint("compare `contents` of the packages file with the artifacts' names, components and prefixes")

@@ -7,6 +7,7 @@ use gfxpack::package::Format;
 use gfxpack::package::compress::Compression;
 use gfxpack::package::elfdeps::Distro;
 use gfxpack::target::TargetId;
+use gfxpack::tree::TreePath;
 
 /// Turns the artifacts of a ROCm-style GPU build into packages: host code once, GPU code for each
 /// architecture group apart.
@@ -183,6 +184,10 @@ pub struct Splitting {
     /// Where archives stand in an artifact
     #[arg(long, value_name = "WHERE", default_value = "stage")]
     pub kpack_layout: Layout,
+    /// Folder of archives below the install prefix; its last part has to be `.kpack` [default: .kpack;
+    /// for build with --install-prefix /usr lib/.kpack, since distributions keep /usr itself tidy]
+    #[arg(long, value_name = "DIR", value_parser = kpack_dir)]
+    pub kpack_dir: Option<TreePath>,
     /// What a binary's marker is written as: what the runtime reads, or plain text
     #[arg(long, value_name = "FORM", default_value = "msgpack")]
     pub kpack_ref: KpackRef,
@@ -529,4 +534,14 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: Option<u64> = digits.parse().ok();
     number.and_then(|n| n.checked_mul(factor)).ok_or_else(|| "expected a size as 256MiB".into())
+}
+
+/// A folder of archives. Staging and the checks know archives by the last part of its name.
+fn kpack_dir(text: &str) -> Result<TreePath, String> {
+    let dir = TreePath::new(text).map_err(|e| e.to_string())?;
+    if dir.file_name() == b".kpack" && dir.as_str().is_some() {
+        Ok(dir)
+    } else {
+        Err("its last part is not `.kpack`, as in lib/.kpack".to_owned())
+    }
 }

@@ -21,7 +21,7 @@ use super::compress::{Compression, Encoder};
 use super::files::{self, Member, MemberKind};
 use super::render::{self, Templates};
 use super::spec::Package;
-use super::{Format, Options, Report};
+use super::{Format, Options, Report, shlibs};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
 use crate::tree::{Entry, Source, TreePath};
@@ -43,7 +43,7 @@ pub fn write(
         let entry = Entry::file(0o644, None, Source::bytes(bytes));
         tree.insert(path, entry).map_err(|occupied| {
             Error::failed(format!("package `{}`: {occupied}", package.name))
-                .hint("the copyright file and the changelog are made by gfxpack: leave them out")
+                .hint("the copyright file, the changelog and lintian's overrides are made by gfxpack: leave them out")
         })?;
     }
     let members = files::members(package, &tree, Format::Deb)?;
@@ -211,8 +211,12 @@ fn control_member(
     if !md5sums.is_empty() {
         files.push(("md5sums", 0o644, md5sums));
     }
-    if members.iter().any(|member| files::is_in_linker_path(member.path)) {
+    if members.iter().filter(is_file).any(|m| files::renews_cache(package, m.path)) {
         files.push(("triggers", 0o644, b"activate-noawait ldconfig\n".to_vec()));
+    }
+    let shlibs = shlibs::shlibs(package, members);
+    if !shlibs.is_empty() {
+        files.push(("shlibs", 0o644, shlibs.into_bytes()));
     }
     for (name, script) in &texts.scripts {
         files.push((*name, 0o755, script.clone().into_bytes()));

@@ -106,8 +106,11 @@ impl<'p> Set<'p> {
         let mut by_soname: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
         let mut faults = Vec::new();
         for (number, package) in packages.iter().enumerate() {
-            // The packages of groups, and what groups share, hold device code alone.
-            if matches!(package.kind, Kind::Group { .. } | Kind::Shared { .. } | Kind::Meta) {
+            // The packages of groups, and what groups share, hold device code alone; symbols are not loaded.
+            if matches!(
+                package.kind,
+                Kind::Group { .. } | Kind::Shared { .. } | Kind::Meta | Kind::Debug
+            ) {
                 continue;
             }
             for (path, entry) in package.tree.iter() {

@@ -106,7 +106,7 @@ impl Front<'_> {
     pub(super) fn build(&self, digests: &Digests, sizes: &Sizes) -> io::Result<Pieces> {
         let header =
             Header::from_entries(self.entries(digests, sizes), IndexTag::RPMTAG_HEADERIMMUTABLE);
-        let Package { name, .. } = self.package;
+        let name = self.package.rpm_name();
         let lead = Lead::new(&format!("{name}-{}", self.package.full_version()));
         let signature = Header::new_empty();
         let mut metadata = PackageMetadata { lead, signature, header };
@@ -153,7 +153,7 @@ impl Front<'_> {
         put(1016, IndexData::I18NString(vec![group.to_owned()]));
         put(1021, string("linux"));
         put(1022, string(&*arch));
-        put(1044, string(format!("{}-{}.src.rpm", package.name, package.full_version())));
+        put(1044, string(format!("{}-{}.src.rpm", package.rpm_name(), package.full_version())));
         put(1064, string(RPM_VERSION));
         if !preamble.prefixes.is_empty() {
             put(1098, strings(&preamble.prefixes));

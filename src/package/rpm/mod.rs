@@ -88,7 +88,7 @@ fn read_preamble(
     let fault = |what: &str| render::preamble_fault(package, templates, what);
     let mut preamble = Preamble::parse(&text).map_err(|what| fault(&what))?;
     for (tag, expected) in [
-        ("Name", package.name.as_str()),
+        ("Name", package.rpm_name()),
         ("Version", &package.version),
         ("Release", &package.release),
         ("BuildArch", package.arch.rpm()),
@@ -103,9 +103,9 @@ fn read_preamble(
         let itself = Dependency { name, version: version.clone(), flags: sense::EQUAL };
         preamble.dependencies.push((List::Provides, itself));
     };
-    provide(package.name.clone());
+    provide(package.rpm_name().to_owned());
     if package.arch == Arch::X86_64 {
-        provide(format!("{}(x86-64)", package.name));
+        provide(format!("{}(x86-64)", package.rpm_name()));
     }
     let mut features = vec![
         ("CompressedFileNames", "3.0.4-1"),

@@ -19,7 +19,8 @@ impl Package {
                 faults.push(if hint.is_empty() { error } else { error.hint(hint) });
             }
         };
-        fault(check_name(&self.name, format), "");
+        let name = if format == Format::Rpm { self.rpm_name() } else { &self.name };
+        fault(check_name(name, format), "");
         let hint =
             "separate with `~` what sorts before a release (`7.2.0~rc1`), with `.` what follows";
         fault(check_version("version", &self.version, format), hint);

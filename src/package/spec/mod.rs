@@ -13,6 +13,8 @@ pub use check::{SpecError, check_versions};
 pub(crate) use check::{check_name, check_version};
 pub use relation::{DEB_RELATIONS, Op, RPM_RELATIONS, Relation, RelationKind};
 
+use super::lint::Override;
+use super::scripts::Alternative;
 use crate::tree::{Tree, TreePath};
 
 /// What a package is for.
@@ -34,6 +36,14 @@ pub enum Kind {
     Meta,
     /// A package that has nothing to do with the split.
     Plain,
+    /// Headers and links: what building needs.
+    Dev,
+    /// Documentation.
+    Doc,
+    /// Tests.
+    Tests,
+    /// Debug symbols.
+    Debug,
 }
 
 impl Kind {
@@ -45,6 +55,10 @@ impl Kind {
             Self::Shared { .. } => "shared",
             Self::Meta => "meta",
             Self::Plain => "plain",
+            Self::Dev => "dev",
+            Self::Doc => "doc",
+            Self::Tests => "tests",
+            Self::Debug => "debug",
         }
     }
 }
@@ -125,6 +139,16 @@ pub struct Package {
     pub changes: Vec<String>,
     /// The directory that an `.rpm` can be relocated from, where it can be.
     pub relocatable: Option<TreePath>,
+    /// The name in the `.rpm`, where it is another one: `rocblas-devel` of `rocblas-dev`.
+    pub rpm_name: Option<String>,
+    /// Build ids of the programs whose debug symbols it has, in hex, in order.
+    pub build_ids: Vec<String>,
+    /// Names that it offers a file for, among others.
+    pub alternatives: Vec<Alternative>,
+    /// Directories in the dynamic linker's path beside those that it always searches.
+    pub linker_dirs: Vec<TreePath>,
+    /// Findings of lintian that are accepted beside those of [`super::lint`].
+    pub lintian_overrides: Vec<Override>,
 }
 
 impl Package {
@@ -152,12 +176,22 @@ impl Package {
             date: 0,
             changes: Vec::new(),
             relocatable: None,
+            rpm_name: None,
+            build_ids: Vec::new(),
+            alternatives: Vec::new(),
+            linker_dirs: Vec::new(),
+            lintian_overrides: Vec::new(),
         }
     }
 
     /// The name in the `.deb`: lower case.
     pub fn deb_name(&self) -> String {
         self.name.to_ascii_lowercase()
+    }
+
+    /// The name in the `.rpm`.
+    pub fn rpm_name(&self) -> &str {
+        self.rpm_name.as_deref().unwrap_or(&self.name)
     }
 
     /// `version-release`, the version that relations compare, in both formats.

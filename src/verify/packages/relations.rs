@@ -135,7 +135,12 @@ fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
     if pack.group().is_none() {
         return;
     }
-    let exactly = Relation::exactly(&format!("{}-generic", pack.definition()), &pack.version);
+    let host = match pack.definition() {
+        // The tests' programs are in the package that has their name.
+        tests if tests.ends_with("-tests") => tests.to_owned(),
+        definition => format!("{definition}-generic"),
+    };
+    let exactly = Relation::exactly(&host, &pack.version);
     let has = pack.wants.iter().any(|wanted| !wanted.weak && wanted.any == [exactly.clone()]);
     if !has {
         let ours = pack.wants.iter().find(|w| w.any.iter().any(|r| r.name == exactly.name));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use gfxpack::artifact::{passed_over_in_shards, read_shards};
 use gfxpack::error::Result;
 use gfxpack::pipeline::plan_build;
-use gfxpack::split::Scope;
+use gfxpack::split::{KPACK_FOLDER, Scope};
 
 use super::package::{Plan, finish};
 use super::{jobs, package, passed_over_json, passed_over_line, recombine, split};
@@ -14,7 +14,9 @@ use crate::output::Ui;
 
 pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging)?;
-    let splitting = split::options(&args.splitting, Scope::Prefix)?;
+    let in_usr = plan.staging.install_prefix.as_bytes() == b"usr";
+    let kpack_dir = if in_usr { "lib/.kpack" } else { KPACK_FOLDER };
+    let splitting = split::options(&args.splitting, Scope::Prefix, kpack_dir)?;
     let jobs = jobs(global);
     let shards = read_shards(&args.input_shards_dir, &jobs, ui)?;
     let passed = passed_over_in_shards(&args.input_shards_dir)?;
