@@ -621,6 +621,23 @@ fn each_kind_of_package_has_its_relations() {
 }
 
 #[test]
+fn packages_of_kinds_have_theirs() {
+    let more = serde_json::json!({
+        "kinds": ["dev"],
+        "relations": { "dev": {
+            "deb": { "replaces": ["old-dev (<< {version})"] },
+            "rpm": { "obsoletes": ["old-devel < {version}"] },
+        } },
+    });
+    let (plan, _) = made(&["aa_lib_generic", "aa_dev_generic"], &none(), &[("aa", more)]).plan();
+    let dev = &plan["aa-dev"];
+    assert_eq!(dev["relations"], serde_json::json!(["Requires: aa = 7.1.0-2"]));
+    assert_eq!(dev["deb_relations"], serde_json::json!({ "replaces": ["old-dev (<< 7.1.0-2)"] }));
+    assert_eq!(dev["rpm_relations"], serde_json::json!({ "obsoletes": ["old-devel < 7.1.0-2"] }));
+    assert_eq!(plan["aa"]["deb_relations"], none());
+}
+
+#[test]
 fn all_faults_of_relations_are_told_with_their_place() {
     let more = serde_json::json!({
         "deb": { "depends": ["libc6 >= 2.34", "aa [amd64]"], "provides": ["bb (>= 1)"] },
