@@ -1,6 +1,7 @@
 //! Packages: one model, written as `.deb` and as `.rpm`.
 //!
-//! [`spec::Package`] says what a package is called, relates to, and holds; [`render`] turns it into the
+//! [`spec::Package`] says what a package is called, relates to, and holds, in the formats' [`grammar`] and with
+//! a [`version`] that both order alike; [`render`] turns it into the
 //! texts that either format carries (handlebars templates, each of which the user can replace);
 //! [`deb`] and [`rpm`] write the files, streaming: no content is held in memory, and each source is read
 //! once; [`read`] reads them back. The same package gives the same bytes, whatever the number of threads.
@@ -9,6 +10,7 @@ pub mod compress;
 pub mod deb;
 pub mod elfdeps;
 mod files;
+pub mod grammar;
 pub mod lint;
 pub mod read;
 pub mod render;
@@ -18,6 +20,7 @@ pub mod set;
 mod shlibs;
 pub mod sign;
 pub mod spec;
+pub mod version;
 
 pub use files::{is_library_name, is_searched};
 

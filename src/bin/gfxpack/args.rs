@@ -359,8 +359,14 @@ pub struct Packaging {
     /// Where the packages go
     #[arg(long, value_name = "DIR")]
     pub output_dir: PathBuf,
-    /// Version of the packages: letters, digits, `.`, `+`, and `~` for what sorts before the end, as
-    /// 7.2.0~rc1
+    /// Version of what is packaged, as the build has it: 7.1.0, 7.1.0rc1, 7.1.0a20251126
+    ///
+    /// It is written so that dpkg and rpm put it in the same order: development builds (7.1.0.dev0+gabc123
+    /// becomes 7.1.0~dev0+gabc123) before nightly ones (7.1.0a20251126 and 7.1.0~20251126 become
+    /// 7.1.0~nightly20251126) before previews (7.1.0b1: 7.1.0~pre1) before release candidates (7.1.0rc1:
+    /// 7.1.0~rc1) before the release (7.1.0) before its updates (7.1.0-update1 and 7.1.0.post1: 7.1.0+update1).
+    /// Any other version of letters, digits, `.`, `+` and `~` is taken as it stands, with a warning. There
+    /// are no epochs. docs/versions.md has the rules.
     #[arg(long, value_name = "V")]
     pub version: String,
     /// The packaging's number, which rises when the same version is packaged again

@@ -12,7 +12,7 @@ use gfxpack::jobs::Jobs;
 use gfxpack::package::render::Templates;
 use gfxpack::package::set::{PackageFile, SetOptions};
 use gfxpack::package::spec::{Package as Planned, check_versions};
-use gfxpack::package::{Format, elfdeps, file_name};
+use gfxpack::package::{Format, elfdeps, file_name, version};
 use gfxpack::pipeline::{plan_packages, write_packages};
 use gfxpack::sign::Signer;
 use gfxpack::stage::{self, Options};
@@ -53,7 +53,8 @@ impl Plan {
         let install_prefix = install_prefix(&args.install_prefix)?;
         let mut faults = Vec::new();
         for format in &args.format {
-            let checked = check_versions(&args.version, &args.release, *format);
+            let written = version::map(&args.version).written;
+            let checked = check_versions(&written, &args.release, *format);
             faults.extend(checked.err().into_iter().flat_map(Errors::into_vec));
         }
         Errors::check((), faults)?;
@@ -118,6 +119,11 @@ fn signer_for(args: &Packaging) -> Result<Option<Arc<Signer>>> {
 
 /// Prints what staging found.
 pub fn tell(report: &stage::Report, ui: &Ui) {
+    if let Some(stage::Version { given, written }) = &report.version {
+        ui.remark(&format!(
+            "version {given} → {written}, which dpkg and rpm put in the same order"
+        ));
+    }
     for warning in &report.warnings {
         ui.warning(warning);
     }
