@@ -19,8 +19,8 @@ packages=(
   gnupg gpgv
   # Make another Debian to chroot into, for ignored tests.
   mmdebstrap
-  # Other readers of packages, and of the archives of kernels.
-  cpio libarchive-tools python3 python3-msgpack python3-zstandard
+  # Other readers of packages, of capabilities, and of the archives of kernels.
+  cpio libarchive-tools libcap2-bin python3 python3-msgpack python3-zstandard
   # User namespaces, for installs by users who are not root.
   util-linux
 )

@@ -77,6 +77,7 @@ fn write(package: &Package, format: Format, dir: &Path) -> PathBuf {
     let options = package::Options {
         compression: package::compress::Compression::Zstd { level: 1, long: None },
         threads: 1,
+        read_ahead: 8 << 20,
         spool_dir: std::env::temp_dir(),
         signer: None,
     };

@@ -4,6 +4,7 @@
 mod groups;
 mod kinds;
 mod packages;
+mod relations;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +17,8 @@ pub use groups::{ComponentOverride, Group, PackagingConfig, Validation};
 pub use kinds::{
     Alternative, FileKind, Follower, LinkerPath, LinkerPathRelation, LintianOverride, PackageOf,
 };
-pub use packages::{
-    Contents, DebRelations, Defaults, Definition, External, Externals, PackagesConfig, RpmRelations,
-};
+pub use packages::{Contents, Defaults, Definition, External, Externals, PackagesConfig};
+pub use relations::{DebRelations, OtherRelations, Relations, RpmRelations};
 
 use crate::error::{Error, Result};
 

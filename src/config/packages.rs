@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kinds::{Alternative, FileKind, LinkerPath, LintianOverride};
+use super::relations::{DebRelations, OtherRelations, RpmRelations};
 use super::{read_json, unique_keys};
 use crate::artifact::COMPONENTS;
 use crate::error::{Error, Errors, Result};
@@ -26,19 +27,21 @@ pub struct PackagesConfig {
     /// libraries outside `/usr/lib` by their RUNPATH alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linker_path: Option<LinkerPath>,
-    /// Libraries that the packages need and do not have, by SONAME or by a glob over SONAMEs: whom to
-    /// ask for them. `null` asks for nothing.
+    /// What the packages need and do not have: libraries, by SONAME or by a glob over SONAMEs, and
+    /// packages from elsewhere that `depends` names. The value says whom to ask for it; `null` asks for
+    /// nothing.
     #[serde(default, skip_serializing_if = "Externals::is_empty")]
     pub externals: Externals,
 }
 
-/// Whom to ask for libraries that the packages do not have.
+/// Whom to ask for what the packages do not have.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Externals(#[serde(deserialize_with = "unique_keys")] BTreeMap<String, Option<External>>);
 
-/// Whom to ask for a library, in each format. What is left out is found as for any other library: by the
-/// distribution's table in a `.deb`, as the library's capability in an `.rpm`.
+/// Whom to ask for a library or package, in each format. What is left out is, of a library, found as for any
+/// other: by the distribution's table in a `.deb`, as the library's capability in an `.rpm`. Of a package in
+/// `depends` it is the package of that name.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct External {
@@ -65,6 +68,16 @@ impl Externals {
             });
             matching.max_by_key(|(glob, _)| glob.len()).map(|(_, entry)| entry)
         })
+    }
+
+    /// What is said of a package that `depends` names.
+    pub fn named(&self, package: &str) -> Option<&Option<External>> {
+        self.0.get(package)
+    }
+
+    /// All entries, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Option<External>)> {
+        self.0.iter().map(|(key, external)| (key.as_str(), external))
     }
 
     fn faults(&self) -> impl Iterator<Item = Error> {
@@ -117,16 +130,19 @@ pub struct Definition {
     pub description: String,
     /// What goes into it.
     pub contents: Vec<Contents>,
-    /// Other packages that it needs: by definition where there is one of that name (then its generic
-    /// package, and for a group's package the same group's), else by package name as it stands.
+    /// What it needs: other definitions (then their generic packages, and for a group's package the same
+    /// group's), or entries of `externals`.
     #[serde(default)]
     pub depends: Vec<String>,
-    /// Relations in the `.deb` only.
+    /// Relations in the `.deb` only, of the package with the host code.
     #[serde(default)]
     pub deb: DebRelations,
-    /// Relations in the `.rpm` only.
+    /// Relations in the `.rpm` only, of the package with the host code.
     #[serde(default)]
     pub rpm: RpmRelations,
+    /// Relations of the other packages that the definition makes.
+    #[serde(default, skip_serializing_if = "OtherRelations::is_empty")]
+    pub relations: OtherRelations,
     /// Instead of the default's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
@@ -176,35 +192,6 @@ pub struct Contents {
     /// entries of a definition take a file, one with a kind comes before one without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FileKind>,
-}
-
-/// Relations as a Debian control file writes them (`libc6 (>= 2.34)`). They are those of the package
-/// with the host code.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
-pub struct DebRelations {
-    pub depends: Vec<String>,
-    pub recommends: Vec<String>,
-    pub suggests: Vec<String>,
-    pub provides: Vec<String>,
-    pub conflicts: Vec<String>,
-    pub breaks: Vec<String>,
-    pub replaces: Vec<String>,
-}
-
-/// Relations as a spec file writes them (`glibc >= 2.34`). They are those of the package with the
-/// host code.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
-pub struct RpmRelations {
-    pub requires: Vec<String>,
-    pub recommends: Vec<String>,
-    pub suggests: Vec<String>,
-    pub provides: Vec<String>,
-    pub conflicts: Vec<String>,
-    pub obsoletes: Vec<String>,
 }
 
 impl PackagesConfig {

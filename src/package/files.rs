@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use super::Format;
+use super::ahead::Content;
+use super::capabilities;
+use super::compress::is_compressed;
 use super::spec::Package;
 use crate::error::{Error, Errors, Result};
 use crate::tree::{EntryKind, Source, Tree, TreePath};
@@ -17,7 +20,19 @@ pub(super) struct Member<'a> {
     pub(super) mode: u32,
     /// Seconds since 1970, clamped.
     pub(super) mtime: i64,
+    /// As libcap reads them; empty where it has none.
+    pub(super) capabilities: String,
     pub(super) kind: MemberKind<'a>,
+}
+
+impl<'a> Member<'a> {
+    /// The content, where it is a file.
+    pub(super) fn content(&self) -> Option<Content<'a>> {
+        match self.kind {
+            MemberKind::File { source, size } => Some(Content { path: self.path, source, size }),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -65,12 +80,35 @@ pub(super) fn members<'a>(
             path,
             mode: entry.mode & 0o7777,
             mtime: clamp(entry.mtime),
+            capabilities: String::new(),
             kind: MemberKind::Dir,
         };
         member.kind = match &entry.kind {
             EntryKind::Dir => MemberKind::Dir,
             EntryKind::File(source) => match source.len() {
-                Some(size) => MemberKind::File { source, size },
+                Some(size) => {
+                    match capabilities(source) {
+                        Ok(text) if text.is_empty() || format == Format::Rpm => {
+                            member.capabilities = text;
+                        }
+                        Ok(text) => {
+                            fault(
+                                path,
+                                format!(
+                                    "has the capabilities `{text}`, for which a .deb has no place: write \
+                                     an .rpm only, or take them away (setcap -r) and give them in a \
+                                     postinst template"
+                                ),
+                            );
+                            continue;
+                        }
+                        Err(e) => {
+                            fault(path, format!("has capabilities that cannot be packaged: {e}"));
+                            continue;
+                        }
+                    }
+                    MemberKind::File { source, size }
+                }
                 None => {
                     fault(path, "is a kpack that has not been built yet".to_owned());
                     continue;
@@ -125,6 +163,15 @@ pub(super) fn members<'a>(
     Errors::check(members, faults)
 }
 
+/// The capabilities of a program that lies on disk, as libcap reads them.
+fn capabilities(source: &Source) -> io::Result<String> {
+    let (Source::File(input) | Source::Pieces { input, .. }) = source else {
+        return Ok(String::new());
+    };
+    let text = input.on_disk().map_or(Ok(None), capabilities::of_file)?;
+    Ok(text.unwrap_or_default())
+}
+
 /// Bytes that reading all of it will go through.
 pub(super) fn work(members: &[Member<'_>]) -> u64 {
     let size = |member: &Member<'_>| match &member.kind {
@@ -142,6 +189,19 @@ pub(super) fn renews_cache(package: &Package, path: &TreePath) -> bool {
     let names_directories = parent.is_some_and(|dir| dir.as_bytes() == b"etc/ld.so.conf.d");
     ((added || in_linker_path(path)) && is_library_name(path))
         || (names_directories && path.file_name().ends_with(b".conf"))
+}
+
+/// Bytes of files that are compressed already, which a package cannot make smaller.
+pub(super) fn compressed_already(members: &[Member<'_>]) -> Result<u64> {
+    let mut sum = 0;
+    for content in members.iter().filter_map(Member::content) {
+        let mut start = Vec::with_capacity(128);
+        let read =
+            content.source.open().and_then(|reader| reader.take(128).read_to_end(&mut start));
+        read.map_err(|e| cannot_read(&content, e))?;
+        sum += if is_compressed(&start) { content.size } else { 0 };
+    }
+    Ok(sum)
 }
 
 /// Whether a path is in a directory that the dynamic linker searches by itself.
@@ -208,35 +268,42 @@ pub(super) fn cannot_write(package: &Package, format: Format, error: io::Error) 
 /// Reads the content of a member once, in pieces of bounded size. `buffer` is lent so that it is
 /// allocated once.
 pub(super) fn copy(
-    path: &TreePath,
-    source: &Source,
-    size: u64,
+    content: &Content<'_>,
     buffer: &mut Vec<u8>,
     mut take: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let cannot_read = |e: io::Error| {
-        let error = match source {
-            Source::File(input) | Source::Pieces { input, .. } => {
-                Error::io("cannot read", input.path(), e)
-            }
-            _ => Error::failed(format!("cannot read the content of `/{path}`")).because(e),
-        };
-        Errors::from(error)
-    };
     buffer.resize(256 * 1024, 0);
-    let mut reader = source.open().map_err(cannot_read)?;
-    let mut left = size;
-    loop {
-        let n = match reader.read(buffer) {
-            Ok(0) if left == 0 => return Ok(()),
-            Ok(0) => return Err(cannot_read(io::ErrorKind::UnexpectedEof.into())),
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(cannot_read(e)),
-        };
-        left = left
-            .checked_sub(n as u64)
-            .ok_or_else(|| cannot_read(io::Error::other("the file is longer than it was")))?;
-        take(&buffer[..n])?;
+    let mut reader = content.source.open().map_err(|e| cannot_read(content, e))?;
+    let mut left = content.size;
+    while left > 0 {
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        reader.read_exact(&mut buffer[..wanted]).map_err(|e| cannot_read(content, e))?;
+        left -= wanted as u64;
+        take(&buffer[..wanted])?;
+    }
+    longer_than_it_was(content, &mut reader)
+}
+
+/// A failed read of a member's content.
+pub(super) fn cannot_read(content: &Content<'_>, error: io::Error) -> Errors {
+    match content.source {
+        Source::File(input) | Source::Pieces { input, .. } => {
+            Error::io("cannot read", input.path(), error)
+        }
+        _ => {
+            let path = content.path;
+            Error::failed(format!("cannot read the content of `/{path}`")).because(error)
+        }
+    }
+    .into()
+}
+
+/// Refuses a file that has more than it had when the package was planned.
+pub(super) fn longer_than_it_was(content: &Content<'_>, reader: &mut dyn Read) -> Result<()> {
+    match reader.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(cannot_read(content, io::Error::other("the file is longer than it was"))),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => longer_than_it_was(content, reader),
+        Err(e) => Err(cannot_read(content, e)),
     }
 }

@@ -448,6 +448,14 @@ pub fn deb_docs(package: &Package, templates: &Templates) -> Result<Vec<(TreePat
     Ok(docs)
 }
 
+/// The paths that a package gets beside its own, in either format: no tree can have them.
+pub fn made_paths(package: &Package) -> Vec<TreePath> {
+    let dir = format!("usr/share/doc/{}", package.deb_name());
+    let docs = ["changelog.Debian.gz", "copyright"].map(|name| format!("{dir}/{name}"));
+    let docs = docs.into_iter().filter_map(|path| TreePath::new(path).ok());
+    docs.chain(rpm_license(package).map(|(path, _)| path)).collect()
+}
+
 /// As `gzip -9n`: no name and no time, so the same text gives the same bytes.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     // 3 is Unix; the default says which system flate2 was built on.

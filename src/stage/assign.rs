@@ -190,12 +190,14 @@ fn no_path_twice(staged: &[Staged]) -> Result<()> {
     let mut told = BTreeSet::new();
     for Staged { definition, kind, generic, groups, shared } in staged {
         let name = kinds::name(&definition.name, *kind);
+        let plain = groups.is_empty();
         let generic = std::iter::once(("generic", generic));
         let groups = groups.iter().map(|(name, tree)| (name.as_str(), tree));
         let shared = shared.iter().map(|(name, shared)| (name.as_str(), &shared.tree));
         for (part, tree) in generic.chain(groups).chain(shared) {
             let package = match (kind, part) {
                 (Some(_), "generic") => name.clone(),
+                (None, "generic") if plain => name.clone(),
                 _ => format!("{name}-{part}"),
             };
             for (path, entry) in tree.iter() {

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lay::{Staged, lay};
-use super::relate::{Relating, generic_name, group_name};
+use super::relate::{Relating, generic_name, give, group_name};
 use crate::artifact::ArtifactTree;
 use crate::config::{Contents, Definition, FileKind, PackageOf};
 use crate::elf::{self, ElfError};
@@ -388,6 +388,7 @@ impl<'a> Relating<'a> {
             FileKind::Debug => package.build_ids = build_ids(&package.tree),
             FileKind::Tests => {}
         }
+        give(&mut package, definition.relations.of(kind));
         made.push(package);
     }
 }

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::kinds::{self, Parts};
 use super::lay::{Shared, Staged};
-use super::{Options, handover};
+use super::{Options, handover, texts};
 use crate::artifact::shared_family;
-use crate::config::{
-    DebRelations, Definition, FileKind, Group, PackagesConfig, PackagingConfig, RpmRelations,
-};
+use crate::config::{Definition, FileKind, Group, PackagesConfig, PackagingConfig, Relations};
 use crate::error::{Error, Errors, Result};
+use crate::package::Format;
 use crate::package::spec::{Kind, Op, Package, Relation, RelationKind};
 use crate::target::TargetId;
 use crate::tree::Tree;
@@ -36,7 +35,7 @@ pub(super) fn packages(
 ) -> Result<Vec<Package>> {
     let with_groups: BTreeMap<&str, BTreeSet<String>> = staged
         .iter()
-        .filter(|s| s.kind.is_none())
+        .filter(|s| s.kind.is_none() && !(s.groups.is_empty() && s.generic.is_empty()))
         .map(|s| (s.definition.name.as_str(), s.groups.keys().cloned().collect()))
         .collect();
     let parts = Parts::of(&staged, &options.install_prefix)?;
@@ -57,6 +56,9 @@ pub(super) fn packages(
     };
     let mut made = Vec::new();
     let mut starts = Vec::new();
+    let mut faults = Vec::new();
+    let definitions = staged.iter().filter(|staged| staged.kind.is_none());
+    faults.extend(definitions.flat_map(|staged| relating.empty(staged.definition)));
     for Staged { definition, kind, generic, groups, shared } in staged {
         starts.push((made.len(), definition.name.as_str()));
         if let Some(kind) = kind {
@@ -82,7 +84,7 @@ pub(super) fn packages(
     }
     handover::relate(&mut made, &starts);
     made.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut faults = parts.unused_alternatives();
+    faults.extend(parts.unused_alternatives());
     for pair in made.windows(2).filter(|pair| pair[0].deb_name() == pair[1].deb_name()) {
         faults.push(
             Error::usage(format!("two packages would be called `{}`", pair[0].deb_name()))
@@ -211,6 +213,7 @@ impl<'a> Relating<'a> {
         }
         let kernels = Relation::exactly(format!("{}-kernels", definition.name), &version);
         package.relate(RelationKind::Provides, kernels);
+        give(&mut package, &definition.relations.group);
         package
     }
 
@@ -259,6 +262,7 @@ impl<'a> Relating<'a> {
         package.summary += &format!(" (GPU code that groups share for {called})");
         let generic = Relation::exactly(generic_name(&definition.name), package.full_version());
         package.relate(RelationKind::Depends, generic);
+        give(&mut package, &definition.relations.shared);
         package
     }
 
@@ -272,49 +276,55 @@ impl<'a> Relating<'a> {
         let version = package.full_version();
         let generic = Relation::exactly(generic_name(&definition.name), version);
         package.relate(RelationKind::Depends, generic);
+        give(&mut package, &definition.relations.meta);
         package
+    }
+
+    /// What a definition depends on though there is no file for it.
+    fn empty(&self, definition: &Definition) -> Vec<Error> {
+        let is_made = self.with_groups.contains_key(definition.name.as_str());
+        let defined = |name: &String| self.config.packages.iter().any(|d| d.name == *name);
+        let absent =
+            |name: &&String| defined(name) && !self.with_groups.contains_key(name.as_str());
+        let absent = definition.depends.iter().filter(absent).filter(|_| is_made);
+        absent
+            .map(|name| {
+                let message = format!(
+                    "package `{}`: depends on `{name}`, of which no package is made",
+                    definition.name
+                );
+                Error::usage(message)
+                    .hint(format!("no artifact has a file for `{name}`: see its `contents`"))
+            })
+            .collect()
     }
 
     /// What the libraries of a definition need.
     fn host_relations(&self, definition: &'a Definition, package: &mut Package) {
-        for other in &definition.depends {
-            let relation = match self.with_groups.get(other.as_str()) {
-                None => Relation::any(other),
-                Some(groups) => Relation {
-                    name: if groups.is_empty() { other.clone() } else { generic_name(other) },
+        for name in &definition.depends {
+            if let Some(groups) = self.with_groups.get(name.as_str()) {
+                let other = Relation {
+                    name: if groups.is_empty() { name.clone() } else { generic_name(name) },
                     constraint: Some((Op::GreaterEqual, package.full_version())),
-                },
-            };
-            package.relate(RelationKind::Depends, relation);
-        }
-        let DebRelations { depends, recommends, suggests, provides, conflicts, breaks, replaces } =
-            &definition.deb;
-        for (field, relations) in [
-            ("depends", depends),
-            ("recommends", recommends),
-            ("suggests", suggests),
-            ("provides", provides),
-            ("conflicts", conflicts),
-            ("breaks", breaks),
-            ("replaces", replaces),
-        ] {
-            if !relations.is_empty() {
-                package.deb.insert(field.to_owned(), relations.clone());
+                };
+                package.relate(RelationKind::Depends, other);
+            } else if let Some(Some(external)) = self.config.externals.named(name) {
+                for (format, field, text) in [
+                    (Format::Deb, "depends", &external.deb),
+                    (Format::Rpm, "requires", &external.rpm),
+                ] {
+                    let text = text.as_ref().unwrap_or(name);
+                    if !text.is_empty() {
+                        texts::add_one(package, format, field, text);
+                    }
+                }
             }
         }
-        let RpmRelations { requires, recommends, suggests, provides, conflicts, obsoletes } =
-            &definition.rpm;
-        for (tag, relations) in [
-            ("requires", requires),
-            ("recommends", recommends),
-            ("suggests", suggests),
-            ("provides", provides),
-            ("conflicts", conflicts),
-            ("obsoletes", obsoletes),
-        ] {
-            if !relations.is_empty() {
-                package.rpm.insert(tag.to_owned(), relations.clone());
-            }
-        }
+        texts::add(package, &definition.deb, &definition.rpm);
     }
+}
+
+/// Adds relations of the packages file.
+pub(super) fn give(package: &mut Package, relations: &Relations) {
+    texts::add(package, &relations.deb, &relations.rpm);
 }

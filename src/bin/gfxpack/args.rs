@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use gfxpack::package::Format;
+use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
 use gfxpack::package::elfdeps::Distro;
 use gfxpack::target::TargetId;
@@ -42,9 +43,11 @@ pub struct Global {
     /// Threads to use [default: one for each core]
     #[arg(long, short, global = true, help_heading = "Everywhere", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Memory for data in flight, as 256MiB or 1GiB
-    #[arg(long, global = true, help_heading = "Everywhere", value_name = "SIZE", default_value = "64MiB", value_parser = size)]
-    pub memory: u64,
+    /// Memory to use, as 256MiB or 1GiB: for `package` and `build` the most that the run takes, which
+    /// then works on fewer packages at once, with fewer threads; elsewhere what data in flight takes
+    /// [default: 64MiB in flight]
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
     /// When to use colours
     #[arg(
         long,
@@ -359,8 +362,14 @@ pub struct Packaging {
     /// Where the packages go
     #[arg(long, value_name = "DIR")]
     pub output_dir: PathBuf,
-    /// Version of the packages: letters, digits, `.`, `+`, and `~` for what sorts before the end, as
-    /// 7.2.0~rc1
+    /// Version of what is packaged, as the build has it: 7.1.0, 7.1.0rc1, 7.1.0a20251126
+    ///
+    /// It is written so that dpkg and rpm put it in the same order: development builds (7.1.0.dev0+gabc123
+    /// becomes 7.1.0~dev0+gabc123) before nightly ones (7.1.0a20251126 and 7.1.0~20251126 become
+    /// 7.1.0~nightly20251126) before previews (7.1.0b1: 7.1.0~pre1) before release candidates (7.1.0rc1:
+    /// 7.1.0~rc1) before the release (7.1.0) before its updates (7.1.0-update1 and 7.1.0.post1: 7.1.0+update1).
+    /// Any other version of letters, digits, `.`, `+` and `~` is taken as it stands, with a warning. There
+    /// are no epochs. docs/versions.md has the rules.
     #[arg(long, value_name = "V")]
     pub version: String,
     /// The packaging's number, which rises when the same version is packaged again
@@ -388,12 +397,18 @@ pub struct Packaging {
     /// Directory with templates instead of the built-in ones, as deb/control.hbs
     #[arg(long, value_name = "DIR")]
     pub templates: Option<PathBuf>,
-    /// Compression of .deb content: zstd:LEVEL, zstd:LEVEL,long=LOG, xz:LEVEL or none
-    #[arg(long, value_name = "HOW", default_value = "zstd:3")]
-    pub deb_compression: Compression,
-    /// Compression of .rpm content
-    #[arg(long, value_name = "HOW", default_value = "zstd:3")]
-    pub rpm_compression: Compression,
+    /// Compression of .deb content: zstd:LEVEL (1 to 19), zstd:LEVEL,long=LOG (a window of 2^LOG bytes, up
+    /// to 27), xz:LEVEL (0 to 9) or none. docs/compression.md has sizes and times
+    /// [default: zstd:3, or what --compat asks for]
+    #[arg(long, value_name = "HOW")]
+    pub deb_compression: Option<Compression>,
+    /// Compression of .rpm content, said in the same way
+    #[arg(long, value_name = "HOW")]
+    pub rpm_compression: Option<Compression>,
+    /// Systems that have to be able to install the packages: xz where zstd is too new for one of them.
+    /// debian11, debian12, debian13, ubuntu20.04, ubuntu22.04, ubuntu24.04, el7, el8, el9, el10, sle15, sle16
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
+    pub compat: Vec<System>,
     #[command(flatten)]
     pub signing: Signing,
     /// Also sign each .deb, in FILE.deb.asc beside it. dpkg and apt do not look at it: apt trusts the
