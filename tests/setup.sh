@@ -11,6 +11,8 @@ packages=(
   binutils elfutils file gdb mold patchelf
   # Install packages, and make some to compare with.
   apt dpkg dpkg-dev rpm rpm2cpio
+  # Install them from repositories, as Fedora and openSUSE do.
+  createrepo-c dnf zypper
   # Judges of packages.
   lintian rpmlint
   # Make keys, and check signatures.

@@ -10,6 +10,7 @@
 mod archives;
 mod assign;
 mod closed;
+mod handover;
 mod kinds;
 mod lay;
 mod linker;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::kinds::{self, Parts};
 use super::lay::{Shared, Staged};
-use super::{Options, texts};
+use super::{Options, handover, texts};
 use crate::artifact::shared_family;
 use crate::config::{Definition, FileKind, Group, PackagesConfig, PackagingConfig, Relations};
 use crate::error::{Error, Errors, Result};
@@ -58,7 +58,9 @@ pub(super) fn packages(
     let mut faults = Vec::new();
     let definitions = staged.iter().filter(|staged| staged.kind.is_none());
     faults.extend(definitions.flat_map(|staged| relating.empty(staged.definition)));
+    let mut starts = Vec::new();
     for Staged { definition, kind, generic, groups, shared } in staged {
+        starts.push((made.len(), definition.name.as_str()));
         if let Some(kind) = kind {
             relating.of_kind(definition, kind, generic, groups, &mut made);
             continue;
@@ -80,6 +82,7 @@ pub(super) fn packages(
             made.push(relating.shared(definition, &target, shared));
         }
     }
+    handover::relate(&mut made, &starts);
     made.sort_by(|a, b| a.name.cmp(&b.name));
     faults.extend(parts.unused_alternatives());
     for pair in made.windows(2).filter(|pair| pair[0].deb_name() == pair[1].deb_name()) {
