@@ -55,10 +55,10 @@ pub(super) fn packages(
         date: options.source_date.unwrap_or(newest),
     };
     let mut made = Vec::new();
-    let mut starts = Vec::new();
     let mut faults = Vec::new();
     let definitions = staged.iter().filter(|staged| staged.kind.is_none());
     faults.extend(definitions.flat_map(|staged| relating.empty(staged.definition)));
+    let mut starts = Vec::new();
     for Staged { definition, kind, generic, groups, shared } in staged {
         starts.push((made.len(), definition.name.as_str()));
         if let Some(kind) = kind {
