@@ -600,7 +600,11 @@ fn each_kind_of_package_has_its_relations() {
     let own = |name: &str, format: &str| plan[name][format].clone();
     assert_eq!(
         own("aa-generic", "deb_relations"),
-        serde_json::json!({ "pre-depends": ["dpkg (>= 1.19)"], "enhances": ["cc"] })
+        serde_json::json!({
+            "pre-depends": ["dpkg (>= 1.19)"], "enhances": ["cc"],
+            // Files can go from one to the other in a later release.
+            "replaces": ["aa-gfx110x", "aa-gfx120x"],
+        })
     );
     assert_eq!(
         own("aa-generic", "rpm_relations"),
@@ -608,7 +612,10 @@ fn each_kind_of_package_has_its_relations() {
     );
     assert_eq!(
         own("aa-gfx110X", "deb_relations"),
-        serde_json::json!({ "breaks": ["old-gfx110x (<< 7.1.0-2)"], "replaces": ["old-gfx110x"] })
+        serde_json::json!({
+            "breaks": ["old-gfx110x (<< 7.1.0-2)"],
+            "replaces": ["old-gfx110x", "aa-generic", "aa-gfx120x"],
+        })
     );
     assert_eq!(
         own("aa-gfx120X", "rpm_relations"),
@@ -632,9 +639,12 @@ fn packages_of_kinds_have_theirs() {
     let (plan, _) = made(&["aa_lib_generic", "aa_dev_generic"], &none(), &[("aa", more)]).plan();
     let dev = &plan["aa-dev"];
     assert_eq!(dev["relations"], serde_json::json!(["Requires: aa = 7.1.0-2"]));
-    assert_eq!(dev["deb_relations"], serde_json::json!({ "replaces": ["old-dev (<< 7.1.0-2)"] }));
+    assert_eq!(
+        dev["deb_relations"],
+        serde_json::json!({ "replaces": ["old-dev (<< 7.1.0-2)", "aa"] })
+    );
     assert_eq!(dev["rpm_relations"], serde_json::json!({ "obsoletes": ["old-devel < 7.1.0-2"] }));
-    assert_eq!(plan["aa"]["deb_relations"], none());
+    assert_eq!(plan["aa"]["deb_relations"], serde_json::json!({ "replaces": ["aa-dev"] }));
 }
 
 #[test]
