@@ -126,9 +126,9 @@ mod tests {
             Some((share.at_once, share.threads))
         };
         assert_eq!(shared(256, "zstd:3", 2), Some((2, 1)));
-        assert_eq!(shared(200, "zstd:3", 2), Some((1, 2)));
+        assert_eq!(shared(190, "zstd:3", 2), Some((1, 2)));
         assert_eq!(shared(128, "zstd:3", 2), Some((1, 1)));
-        assert_eq!(shared(256, "zstd:3", 64), Some((2, 1)));
+        assert_eq!(shared(256, "zstd:3", 64), Some((2, 2)));
         assert_eq!(shared(256, "zstd:10,long=27", 2), None);
     }
 
