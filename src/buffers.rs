@@ -8,22 +8,25 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Buffers {
     kept: Mutex<Vec<Vec<u8>>>,
     most: usize,
+    times: usize,
 }
 
 impl Buffers {
-    /// None so far; at most `most` bytes will wait here.
-    pub fn new(most: usize) -> Self {
-        Self { kept: Mutex::default(), most }
+    /// None so far; at most `most` bytes will wait here. Nobody gets a buffer over `times` as large as
+    /// what it is for.
+    pub fn new(most: usize, times: usize) -> Self {
+        Self { kept: Mutex::default(), most, times }
     }
 
     /// A buffer with room for `size` bytes. It may hold something.
     pub fn take(&self, size: usize) -> Vec<u8> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = (0..kept.len()).filter(|&i| kept[i].capacity() >= size);
+        let fits = size..=size.saturating_mul(self.times);
+        let fitting = (0..kept.len()).filter(|&i| fits.contains(&kept[i].capacity()));
         match fitting.min_by_key(|&i| kept[i].capacity()) {
             Some(i) => kept.swap_remove(i),
             None => {
-                // One that is too small makes room for the new one.
+                // One that does not fit makes room for the new one.
                 kept.pop();
                 Vec::with_capacity(size)
             }

@@ -202,7 +202,7 @@ impl<'a> Set<'a> {
     pub fn new(plans: &[(&'a KpackPlan, &'a File, &'a Path)]) -> Result<(Self, Vec<Item>), Error> {
         let archives = plans.iter().map(|(plan, file, path)| Archive::new(plan, file, path));
         let archives = archives.collect::<Result<Vec<_>, _>>()?;
-        let buffers = Arc::new(Buffers::new(BUFFERS));
+        let buffers = Arc::new(Buffers::new(BUFFERS, usize::MAX));
         let items = items(&archives, &buffers);
         Ok((Self { archives, buffers }, items))
     }

@@ -30,12 +30,13 @@ struct State {
 }
 
 impl Unchecked {
-    /// Holds at most `memory` bytes, and a third of it in buffers for their next use.
+    /// Holds at most `memory` bytes. Freed buffers are used again: as files come by size, the next
+    /// bundle mostly fits, and there are no more buffers than were in use at once.
     pub fn new(memory: u64) -> Self {
-        let buffers = usize::try_from(memory / 3).unwrap_or(usize::MAX);
+        let buffers = usize::try_from(memory).unwrap_or(usize::MAX);
         Self {
             most: memory,
-            buffers: Arc::new(Buffers::new(buffers)),
+            buffers: Arc::new(Buffers::new(buffers, 2)),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
