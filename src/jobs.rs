@@ -55,6 +55,11 @@ impl Jobs {
         Turn { _permit: self.passes.wait(1) }
     }
 
+    /// The bound on the bytes that are in flight.
+    pub fn in_flight(&self) -> u64 {
+        self.budget.limit
+    }
+
     /// Number of workers.
     pub fn threads(&self) -> usize {
         self.workers.len()
@@ -99,10 +104,20 @@ impl Jobs {
     /// beside the pool. Returns the results in the order of the items. Items should come with the
     /// longest first.
     pub fn drive<T: Sync, R: Send>(&self, items: &[T], drive: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        self.drive_at_most(self.threads(), items, drive)
+    }
+
+    /// The same with at most `at_once` items at a time.
+    pub fn drive_at_most<T: Sync, R: Send>(
+        &self,
+        at_once: usize,
+        items: &[T],
+        drive: impl Fn(&T) -> R + Sync,
+    ) -> Vec<R> {
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());
         thread::scope(|scope| {
-            for _ in 0..self.threads().min(items.len()) {
+            for _ in 0..at_once.min(self.threads()).min(items.len()) {
                 scope.spawn(|| {
                     while let Some((i, item)) = Some(next.fetch_add(1, Ordering::Relaxed))
                         .and_then(|i| Some((i, items.get(i)?)))

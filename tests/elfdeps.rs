@@ -402,6 +402,23 @@ fn relations_of_the_packages_file_stand_in_place_of_what_is_found() {
     assert_eq!(requires[0], "perl");
     assert!(!requires.contains(&"libcore.so.1()(64bit)".into()), "{requires:?}");
 
+    // In one format alone: the other has what was found.
+    let weaker = serde_json::json!({ "deb": { "recommends": ["core"] } });
+    let report = parsed(&ok(&mut artifacts.package(&ignored, &weaker)));
+    let tool = planned(&report, "tool");
+    assert_eq!(tool["relations"], serde_json::json!([]));
+    assert_eq!(tool["deb_relations"]["depends"], serde_json::json!(["libc6 (>= 2.34)"]));
+    let requires = tool["rpm_relations"]["requires"].to_string();
+    assert!(requires.contains(r#""core = 1.5-2""#) && requires.contains("libcore"), "{requires}");
+    // A package that is only recommended is not needed for its libraries.
+    let weaker = serde_json::json!({ "rpm": { "recommends": ["core"] } });
+    let report = parsed(&ok(&mut artifacts.package(&ignored, &weaker)));
+    let tool = planned(&report, "tool");
+    let depends = tool["deb_relations"]["depends"].to_string();
+    assert!(depends.contains("core (= 1.5-2)"), "{depends}");
+    let requires = tool["rpm_relations"]["requires"].to_string();
+    assert!(!requires.contains("core") && requires.contains("libc.so.6"), "{requires}");
+
     let report = parsed(&ok(artifacts.package(&ignored, &own).arg("--no-auto-deps")));
     let tool = planned(&report, "tool");
     assert_eq!(tool["relations"], serde_json::json!(["Requires: core >= 1.5-2"]));

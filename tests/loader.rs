@@ -178,8 +178,18 @@ fn checker(root: &Path, originals: &[&str]) -> Command {
 
 #[track_caller]
 fn check(root: &Path, originals: &[&str]) -> Checked {
-    let checked: Checked =
-        serde_json::from_str(&common::ok(&mut checker(root, originals))).unwrap();
+    checked(&mut checker(root, originals))
+}
+
+/// Of what came from a `.deb`.
+#[track_caller]
+fn check_deb(prefix: &Path, originals: &[&str]) -> Checked {
+    checked(checker(prefix, originals).arg("--debian-modes"))
+}
+
+#[track_caller]
+fn checked(checker: &mut Command) -> Checked {
+    let checked: Checked = serde_json::from_str(&common::ok(checker)).unwrap();
     assert_eq!(checked.mismatches, 0);
     assert_eq!(checked.binaries, LIBRARIES.len() + PROGRAMS.len());
     // 4 and 2, 2 of RDC code, and 1 in each program.
@@ -296,13 +306,13 @@ fn from_the_packages_of_build() {
     let some = unpack(&packages, &one, primary);
     let prefix = one.join("opt/rocm");
     load_and_run(&prefix, scratch.path());
-    assert_eq!(check(&prefix, &SHARDS[..1]).code_objects, 3 * 10);
+    assert_eq!(check_deb(&prefix, &SHARDS[..1]).code_objects, 3 * 10);
 
     let all = scratch.path().join("all");
     assert!(unpack(&packages, &all, |_| true) > some);
     let prefix = all.join("opt/rocm");
     load_and_run(&prefix, scratch.path());
-    assert_eq!(check(&prefix, &SHARDS).code_objects, 6 * 10);
+    assert_eq!(check_deb(&prefix, &SHARDS).code_objects, 6 * 10);
 }
 
 #[test]
@@ -351,6 +361,44 @@ fn the_checker_sees_damage() {
         let said = common::fails(&mut checker(&root, &SHARDS[..1]), 1);
         assert!(said.contains(expected), "{what}: {said}");
     }
+}
+
+/// Of originals for all groups, with one group installed.
+#[test]
+fn the_checker_sees_what_must_be_absent() {
+    let scratch = TempDir::new().unwrap();
+    let whole = installed(scratch.path(), &["--compression", "none"]);
+    const ABSENT: [&str; 3] = ["gfx1151", "gfx1200", "gfx1201"];
+    let without = |root: &Path, absent: &[&str]| {
+        let mut command = checker(root, &SHARDS);
+        command.args(absent.iter().flat_map(|isa| ["--absent", isa]));
+        command
+    };
+    let checked: Checked =
+        serde_json::from_str(&common::ok(&mut without(&whole, &ABSENT))).unwrap();
+    assert_eq!(checked.code_objects, 3 * 10);
+    assert_eq!(checked.isas, isas(&["gfx1100", "gfx1101", "gfx1102"]));
+
+    let mut said = common::fails(&mut without(&whole, &ABSENT[..2]), 1);
+    assert!(said.contains("gfx1201: no archive lists gfx1201"), "{said}");
+    said = common::fails(&mut without(&whole, &["gfx1151", "gfx1200", "gfx1201", "gfx1102"]), 1);
+    assert!(said.contains("gfx1102: it is not installed, but there is"), "{said}");
+    said = common::fails(&mut without(&whole, &["gfx1151", "gfx1200", "gfx1201", "gfx942"]), 1);
+    assert!(said.contains("--absent gfx942: no original has anything for it"), "{said}");
+
+    // What a removal could leave: an archive, a link to none, a file of the database.
+    let archive = whole.join(".kpack/fft_lib_gfx1200.kpack");
+    fs::write(&archive, "").unwrap();
+    said = common::fails(&mut without(&whole, &ABSENT), 1);
+    assert!(said.contains("gfx1200: it is not installed, but there is"), "{said}");
+    fs::remove_file(&archive).unwrap();
+    std::os::unix::fs::symlink("gone", &archive).unwrap();
+    said = common::fails(&mut without(&whole, &ABSENT), 1);
+    assert!(said.contains("gfx1200: it is not installed, but there is"), "{said}");
+    fs::remove_file(&archive).unwrap();
+    fs::write(whole.join("lib/rocblas/library/TensileLibrary_lazy_gfx1201.dat"), "").unwrap();
+    said = common::fails(&mut without(&whole, &ABSENT), 1);
+    assert!(said.contains("it is of an ISA that is not installed"), "{said}");
 }
 
 fn flip_bit(path: &Path, at: usize) {

@@ -230,6 +230,28 @@ fn bytes_follow_from_the_input_and_the_source_date() {
 }
 
 /// The kpack of a component speaks for several packages: it cannot be in both.
+/// The generic package's manifests state the sizes of archives in packages that are not written.
+#[test]
+fn a_package_built_alone_is_the_one_of_the_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let way = Way::new("once", gfxpack);
+    let build = |out: &str| {
+        packages(&way, "build", "--input-shards-dir", &way.shards, &dir.path().join(out))
+    };
+    ok(&mut build("all"));
+    ok(build("alone").args(["--only", "rocblas-generic"]));
+    let mut names: Vec<_> = fs::read_dir(dir.path().join("alone"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["rocblas-generic-7.1.0-1.x86_64.rpm", "rocblas-generic_7.1.0-1_amd64.deb"]);
+    for name in names {
+        let bytes = |out: &str| fs::read(dir.path().join(out).join(&name)).unwrap();
+        assert!(bytes("alone") == bytes("all"), "{name}");
+    }
+}
+
 #[test]
 fn packages_that_would_share_a_kpack_are_refused_with_the_way_out() {
     let temp = tempfile::tempdir().unwrap();

@@ -11,12 +11,16 @@ packages=(
   binutils elfutils file gdb mold patchelf
   # Install packages, and make some to compare with.
   apt dpkg dpkg-dev rpm rpm2cpio
+  # Install them from repositories, as Fedora and openSUSE do.
+  createrepo-c dnf zypper
+  # Judges of packages.
+  lintian rpmlint
   # Make keys, and check signatures.
   gnupg gpgv
   # Make another Debian to chroot into, for ignored tests.
   mmdebstrap
-  # Other readers of packages, and of the archives of kernels.
-  cpio libarchive-tools python3 python3-msgpack python3-zstandard
+  # Other readers of packages, of capabilities, and of the archives of kernels.
+  cpio libarchive-tools libcap2-bin python3 python3-msgpack python3-zstandard
   # User namespaces, for installs by users who are not root.
   util-linux
 )

@@ -2,7 +2,9 @@
 //! made from the types.
 
 mod groups;
+mod kinds;
 mod packages;
+mod relations;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,9 +14,11 @@ use std::path::Path;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 
 pub use groups::{ComponentOverride, Group, PackagingConfig, Validation};
-pub use packages::{
-    Contents, DebRelations, Defaults, Definition, External, Externals, PackagesConfig, RpmRelations,
+pub use kinds::{
+    Alternative, FileKind, Follower, LinkerPath, LinkerPathRelation, LintianOverride, PackageOf,
 };
+pub use packages::{Contents, Defaults, Definition, External, Externals, PackagesConfig};
+pub use relations::{DebRelations, OtherRelations, Relations, RpmRelations};
 
 use crate::error::{Error, Result};
 

@@ -7,9 +7,12 @@ use globset::Glob;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::kinds::{Alternative, FileKind, LinkerPath, LintianOverride};
+use super::relations::{DebRelations, OtherRelations, RpmRelations};
 use super::{read_json, unique_keys};
 use crate::artifact::COMPONENTS;
 use crate::error::{Error, Errors, Result};
+use crate::tree::TreePath;
 
 /// What packages are made, and from what.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -20,19 +23,25 @@ pub struct PackagesConfig {
     pub defaults: Defaults,
     /// One definition makes a package, or a generic one and one for each group of ISAs.
     pub packages: Vec<Definition>,
-    /// Libraries that the packages need and do not have, by SONAME or by a glob over SONAMEs: whom to
-    /// ask for them. `null` asks for nothing.
+    /// A package that adds library directories to the dynamic linker's path. Without it programs find
+    /// libraries outside `/usr/lib` by their RUNPATH alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linker_path: Option<LinkerPath>,
+    /// What the packages need and do not have: libraries, by SONAME or by a glob over SONAMEs, and
+    /// packages from elsewhere that `depends` names. The value says whom to ask for it; `null` asks for
+    /// nothing.
     #[serde(default, skip_serializing_if = "Externals::is_empty")]
     pub externals: Externals,
 }
 
-/// Whom to ask for libraries that the packages do not have.
+/// Whom to ask for what the packages do not have.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Externals(#[serde(deserialize_with = "unique_keys")] BTreeMap<String, Option<External>>);
 
-/// Whom to ask for a library, in each format. What is left out is found as for any other library: by the
-/// distribution's table in a `.deb`, as the library's capability in an `.rpm`.
+/// Whom to ask for a library or package, in each format. What is left out is, of a library, found as for any
+/// other: by the distribution's table in a `.deb`, as the library's capability in an `.rpm`. Of a package in
+/// `depends` it is the package of that name.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct External {
@@ -59,6 +68,16 @@ impl Externals {
             });
             matching.max_by_key(|(glob, _)| glob.len()).map(|(_, entry)| entry)
         })
+    }
+
+    /// What is said of a package that `depends` names.
+    pub fn named(&self, package: &str) -> Option<&Option<External>> {
+        self.0.get(package)
+    }
+
+    /// All entries, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Option<External>)> {
+        self.0.iter().map(|(key, external)| (key.as_str(), external))
     }
 
     fn faults(&self) -> impl Iterator<Item = Error> {
@@ -111,22 +130,44 @@ pub struct Definition {
     pub description: String,
     /// What goes into it.
     pub contents: Vec<Contents>,
-    /// Other packages that it needs: by definition where there is one of that name (then its generic
-    /// package, and for a group's package the same group's), else by package name as it stands.
+    /// What it needs: other definitions (then their generic packages, and for a group's package the same
+    /// group's), or entries of `externals`.
     #[serde(default)]
     pub depends: Vec<String>,
-    /// Relations in the `.deb` only.
+    /// Relations in the `.deb` only, of the package with the host code.
     #[serde(default)]
     pub deb: DebRelations,
-    /// Relations in the `.rpm` only.
+    /// Relations in the `.rpm` only, of the package with the host code.
     #[serde(default)]
     pub rpm: RpmRelations,
+    /// Relations of the other packages that the definition makes.
+    #[serde(default, skip_serializing_if = "OtherRelations::is_empty")]
+    pub relations: OtherRelations,
     /// Instead of the default's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
     /// Instead of the default's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
+    /// Kinds of files that get a package of their own, by the component that they are of. Files of other
+    /// kinds stay in the definition's package.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<FileKind>,
+    /// Whether `lib*.so` links to libraries with a version in their name, which only linking needs, are
+    /// of kind `dev`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dev_links: bool,
+    /// The licence's text: a file below the install prefix that the definition takes, as
+    /// `share/doc/rocblas/LICENSE.md`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license_file: Option<String>,
+    /// Names that other packages can provide as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+    /// Findings of lintian about the content that are accepted. Those that the layout makes inevitable
+    /// are overridden without being asked (docs/lint.md).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lintian_overrides: Vec<LintianOverride>,
 }
 
 /// Files of one artifact.
@@ -147,35 +188,10 @@ pub struct Contents {
     /// Globs over paths below the prefix: not these files.
     #[serde(default)]
     pub exclude: Vec<String>,
-}
-
-/// Relations as a Debian control file writes them (`libc6 (>= 2.34)`). They are those of the package
-/// with the host code.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
-pub struct DebRelations {
-    pub depends: Vec<String>,
-    pub recommends: Vec<String>,
-    pub suggests: Vec<String>,
-    pub provides: Vec<String>,
-    pub conflicts: Vec<String>,
-    pub breaks: Vec<String>,
-    pub replaces: Vec<String>,
-}
-
-/// Relations as a spec file writes them (`glibc >= 2.34`). They are those of the package with the
-/// host code.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
-pub struct RpmRelations {
-    pub requires: Vec<String>,
-    pub recommends: Vec<String>,
-    pub suggests: Vec<String>,
-    pub provides: Vec<String>,
-    pub conflicts: Vec<String>,
-    pub obsoletes: Vec<String>,
+    /// The kind of these files, whatever their component: they go into that kind's package. Where two
+    /// entries of a definition take a file, one with a kind comes before one without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FileKind>,
 }
 
 impl PackagesConfig {
@@ -201,11 +217,17 @@ impl PackagesConfig {
                     prefixes: Vec::new(),
                     include: Vec::new(),
                     exclude: Vec::new(),
+                    kind: None,
                 }],
                 ..Definition::default()
             })
             .collect();
-        Self { defaults: Defaults::default(), packages, externals: Externals::default() }
+        Self {
+            defaults: Defaults::default(),
+            packages,
+            externals: Externals::default(),
+            linker_path: None,
+        }
     }
 
     fn faults(&self) -> Vec<Error> {
@@ -217,17 +239,7 @@ impl PackagesConfig {
         faults.extend(self.externals.faults());
         for definition in &self.packages {
             let name = &definition.name;
-            let good = name.len() > 1
-                && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-                && name.bytes().all(|b| {
-                    b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-')
-                });
-            if !good {
-                faults.push(
-                    Error::usage(format!("`{name}` cannot be a package name"))
-                        .hint("two or more lower-case letters, digits, `.`, `+` and `-`, a letter or digit first"),
-                );
-            }
+            faults.extend(name_fault(name));
             if !names.insert(name) {
                 faults.push(
                     Error::usage(format!("the package `{name}` is defined twice"))
@@ -261,7 +273,43 @@ impl PackagesConfig {
             if definition.depends.contains(name) {
                 faults.push(Error::usage(format!("the package `{name}` depends on itself")));
             }
+            if let Some(file) = &definition.license_file
+                && let Err(e) = TreePath::new(file)
+            {
+                faults.push(Error::usage(format!("package `{name}`: license_file: {e}")));
+            }
+            faults.extend(definition.alternatives.iter().flat_map(|a| a.faults(name)));
+            faults.extend(definition.lintian_overrides.iter().flat_map(|o| o.faults(name)));
+        }
+        if let Some(LinkerPath { package, directories, .. }) = &self.linker_path {
+            faults.extend(name_fault(package));
+            if !names.insert(package) {
+                faults.push(Error::usage(format!("the package `{package}` is defined twice")));
+            }
+            if directories.is_empty() {
+                faults.push(
+                    Error::usage("linker_path: there are no directories").hint("as [\"lib\"]"),
+                );
+            }
+            for dir in directories {
+                if let Err(e) = TreePath::new(dir) {
+                    faults.push(Error::usage(format!("linker_path: {e}")));
+                }
+            }
         }
         faults
     }
+}
+
+fn name_fault(name: &str) -> Option<Error> {
+    let good = name.len() > 1
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.bytes().all(|b| {
+            b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-')
+        });
+    (!good).then(|| {
+        Error::usage(format!("`{name}` cannot be a package name")).hint(
+            "two or more lower-case letters, digits, `.`, `+` and `-`, a letter or digit first",
+        )
+    })
 }

@@ -132,7 +132,7 @@ pub struct Section {
 }
 
 impl Section {
-    fn parse(b: &[u8]) -> Self {
+    pub(super) fn parse(b: &[u8]) -> Self {
         Self {
             name: String::new(),
             sh_name: u32_at(b, 0),

@@ -15,6 +15,7 @@
 //! An input can lie in every field. Each fault is an [`ElfError`] with place, found and expected.
 
 pub mod ar;
+mod build_id;
 pub mod convert;
 pub mod dynamic;
 mod edit;
@@ -27,6 +28,7 @@ pub mod pointer;
 mod testing;
 pub mod verify;
 
+pub use build_id::build_id;
 pub use convert::{Conversion, ConvertError, convert};
 pub use dynamic::Dynamic;
 pub use image::{Image, Kind, Section, Segment, State, probe};

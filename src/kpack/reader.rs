@@ -7,7 +7,7 @@ use std::io::{self, BufReader, Read};
 
 use crate::fatbin::ccob::{ZSTD_MAX_RATIO, ZSTD_WINDOW_LOG};
 use crate::kpack::toc::{
-    MAGIC, SCHEME_NONE, SCHEME_ZSTD, TYPE_HSACO, Toc, TocBlob, TocEntry, VERSION,
+    BLOB_OFFSET, MAGIC, SCHEME_NONE, SCHEME_ZSTD, TYPE_HSACO, Toc, TocBlob, TocEntry, VERSION,
 };
 use crate::msgpack;
 use crate::read_at::{Cursor, ReadAt, read_vec};
@@ -193,6 +193,14 @@ impl Entry {
     pub fn name(&self) -> String {
         format!("{}#{}", self.binary, self.co_index)
     }
+}
+
+/// Whether the first bytes of a file, 76 or more, are those of an archive whose kernels are zstd frames: magic, and at the
+/// beginning of the blob (after the number of frames and the first one's size) the magic of a frame.
+pub fn is_compressed(start: &[u8]) -> bool {
+    let frame = usize::try_from(BLOB_OFFSET).unwrap_or_default() + 8;
+    start.starts_with(MAGIC)
+        && start.get(frame..).is_some_and(|blob| blob.starts_with(b"\x28\xb5\x2f\xfd"))
 }
 
 /// An archive that is open for reading.

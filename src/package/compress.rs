@@ -9,6 +9,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
+use zstd::zstd_safe::CParameter;
+
+use crate::kpack;
+
 /// How content is compressed. Parsed from `zstd:10,long=27`, `zstd`, `xz:6`, `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
@@ -131,9 +135,36 @@ impl Compression {
     }
 }
 
+/// The level at which content that is compressed already goes through zstd: no match is searched for long, so that it
+/// costs little more than copying it.
+const PASS_THROUGH: i32 = -50;
+/// From this size on a file is worth the end of a block on either side.
+const WORTH_SWITCHING: u64 = 1 << 20;
+
+/// Whether a file that begins like this is compressed already: a kpack of zstd frames, or a compressed file. `start` should
+/// have 128 bytes or the whole file.
+pub(super) fn is_compressed(start: &[u8]) -> bool {
+    const MAGICS: [&[u8]; 7] = [
+        b"\x28\xb5\x2f\xfd",
+        b"\xfd7zXZ\0",
+        b"\x1f\x8b",
+        b"BZh",
+        b"CCOB",
+        b"\x89PNG\r\n",
+        b"PK\x03\x04",
+    ];
+    kpack::reader::is_compressed(start) || MAGICS.iter().any(|magic| start.starts_with(magic))
+}
+
 /// A writer that compresses into `W`; [`finish`](Self::finish) ends the frame or stream.
-pub(super) enum Encoder<W: Write> {
-    Zstd(zstd::Encoder<'static, W>),
+pub(super) struct Encoder<W: Write> {
+    method: Method<W>,
+    /// Whether content passes through at the moment.
+    passing: bool,
+}
+
+enum Method<W: Write> {
+    Zstd(zstd::Encoder<'static, W>, i32),
     Xz(liblzma::write::XzEncoder<W>),
     None(W),
 }
@@ -142,7 +173,7 @@ impl<W: Write> Encoder<W> {
     /// Begins a frame or stream.
     pub(super) fn new(out: W, compression: Compression, threads: usize) -> io::Result<Self> {
         let threads = u32::try_from(threads.clamp(1, 64)).expect("clamped");
-        Ok(match compression {
+        let method = match compression {
             Compression::Zstd { level, long } => {
                 let mut encoder = zstd::Encoder::new(out, level)?;
                 encoder.multithread(threads)?;
@@ -151,7 +182,7 @@ impl<W: Write> Encoder<W> {
                     encoder.long_distance_matching(true)?;
                     encoder.window_log(log)?;
                 }
-                Self::Zstd(encoder)
+                Method::Zstd(encoder, level)
             }
             Compression::Xz { level } => {
                 // What dpkg-deb sets, so that the bytes are the same: see tests/packages.rs.
@@ -160,28 +191,45 @@ impl<W: Write> Encoder<W> {
                     .check(liblzma::stream::Check::Crc64)
                     .threads(threads)
                     .encoder()?;
-                Self::Xz(liblzma::write::XzEncoder::new_stream(out, stream))
+                Method::Xz(liblzma::write::XzEncoder::new_stream(out, stream))
             }
-            Compression::None => Self::None(out),
-        })
+            Compression::None => Method::None(out),
+        };
+        Ok(Self { method, passing: false })
+    }
+
+    /// Says that a file of `size` bytes comes next, which begins with `start`. One that is compressed already is not worked
+    /// on again. Only zstd can change that within a frame; xz has to give the bytes of dpkg-deb.
+    pub(super) fn file(&mut self, start: &[u8], size: u64) -> io::Result<()> {
+        let Method::Zstd(encoder, level) = &mut self.method else { return Ok(()) };
+        let passing = size >= WORTH_SWITCHING && is_compressed(start);
+        if passing != self.passing {
+            // The workers' jobs take the level of the time at which they begin: ended here, all of them, they begin at
+            // places that do not depend on how many workers there are.
+            encoder.flush()?;
+            let level = if passing { PASS_THROUGH } else { *level };
+            encoder.set_parameter(CParameter::CompressionLevel(level))?;
+            self.passing = passing;
+        }
+        Ok(())
     }
 
     /// Ends the frame or stream and gives the writer back.
     pub(super) fn finish(self) -> io::Result<W> {
-        match self {
-            Self::Zstd(encoder) => encoder.finish(),
-            Self::Xz(encoder) => encoder.finish(),
-            Self::None(out) => Ok(out),
+        match self.method {
+            Method::Zstd(encoder, _) => encoder.finish(),
+            Method::Xz(encoder) => encoder.finish(),
+            Method::None(out) => Ok(out),
         }
     }
 }
 
 impl<W: Write> Write for Encoder<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Zstd(encoder) => encoder.write(buf),
-            Self::Xz(encoder) => encoder.write(buf),
-            Self::None(out) => out.write(buf),
+        match &mut self.method {
+            Method::Zstd(encoder, _) => encoder.write(buf),
+            Method::Xz(encoder) => encoder.write(buf),
+            Method::None(out) => out.write(buf),
         }
     }
 

@@ -1,9 +1,13 @@
 //! What both writers do with a tree: the members with everything resolved, checked before the first byte
 //! is written, and the copying of content.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use super::Format;
+use super::ahead::Content;
+use super::capabilities;
+use super::compress::is_compressed;
 use super::spec::Package;
 use crate::error::{Error, Errors, Result};
 use crate::tree::{EntryKind, Source, Tree, TreePath};
@@ -16,7 +20,19 @@ pub(super) struct Member<'a> {
     pub(super) mode: u32,
     /// Seconds since 1970, clamped.
     pub(super) mtime: i64,
+    /// As libcap reads them; empty where it has none.
+    pub(super) capabilities: String,
     pub(super) kind: MemberKind<'a>,
+}
+
+impl<'a> Member<'a> {
+    /// The content, where it is a file.
+    pub(super) fn content(&self) -> Option<Content<'a>> {
+        match self.kind {
+            MemberKind::File { source, size } => Some(Content { path: self.path, source, size }),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -44,6 +60,8 @@ pub(super) fn members<'a>(
     format: Format,
 ) -> Result<Vec<Member<'a>>> {
     let mut members = Vec::with_capacity(tree.len());
+    // Of libraries whose mode is another one here.
+    let mut modes: BTreeMap<&TreePath, u32> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut fault = |path: &TreePath, what: String| {
         faults.push(Error::failed(format!("package `{}`: `/{path}` {what}", package.name)));
@@ -62,12 +80,35 @@ pub(super) fn members<'a>(
             path,
             mode: entry.mode & 0o7777,
             mtime: clamp(entry.mtime),
+            capabilities: String::new(),
             kind: MemberKind::Dir,
         };
         member.kind = match &entry.kind {
             EntryKind::Dir => MemberKind::Dir,
             EntryKind::File(source) => match source.len() {
-                Some(size) => MemberKind::File { source, size },
+                Some(size) => {
+                    match capabilities(source) {
+                        Ok(text) if text.is_empty() || format == Format::Rpm => {
+                            member.capabilities = text;
+                        }
+                        Ok(text) => {
+                            fault(
+                                path,
+                                format!(
+                                    "has the capabilities `{text}`, for which a .deb has no place: write \
+                                     an .rpm only, or take them away (setcap -r) and give them in a \
+                                     postinst template"
+                                ),
+                            );
+                            continue;
+                        }
+                        Err(e) => {
+                            fault(path, format!("has capabilities that cannot be packaged: {e}"));
+                            continue;
+                        }
+                    }
+                    MemberKind::File { source, size }
+                }
                 None => {
                     fault(path, "is a kpack that has not been built yet".to_owned());
                     continue;
@@ -91,7 +132,7 @@ pub(super) fn members<'a>(
                 match (target, size) {
                     (Some((to, target)), Some(size)) => {
                         // Names of one file have one mode and one time.
-                        member.mode = target.mode & 0o7777;
+                        member.mode = modes.get(to).copied().unwrap_or(target.mode & 0o7777);
                         member.mtime = clamp(target.mtime);
                         MemberKind::HardLink { to, size }
                     }
@@ -105,9 +146,30 @@ pub(super) fn members<'a>(
                 }
             }
         };
+        // Debian's policy (8.1): libraries are not executable. RPM's tools pass over those that are not.
+        let mode = match format {
+            Format::Deb => member.mode & !0o111,
+            Format::Rpm => member.mode | (member.mode & 0o444) >> 2,
+        };
+        if let MemberKind::File { source, .. } = &member.kind
+            && mode != member.mode
+            && is_library(path, source)
+        {
+            member.mode = mode;
+            modes.insert(path, member.mode);
+        }
         members.push(member);
     }
     Errors::check(members, faults)
+}
+
+/// The capabilities of a program that lies on disk, as libcap reads them.
+fn capabilities(source: &Source) -> io::Result<String> {
+    let (Source::File(input) | Source::Pieces { input, .. }) = source else {
+        return Ok(String::new());
+    };
+    let text = input.on_disk().map_or(Ok(None), capabilities::of_file)?;
+    Ok(text.unwrap_or_default())
 }
 
 /// Bytes that reading all of it will go through.
@@ -119,8 +181,37 @@ pub(super) fn work(members: &[Member<'_>]) -> u64 {
     members.iter().map(size).sum()
 }
 
+/// Whether a member is a library in a directory that the dynamic linker searches by itself or because of
+/// another package of the set, or names such a directory: then its cache has to be renewed.
+pub(super) fn renews_cache(package: &Package, path: &TreePath) -> bool {
+    let parent = path.parent();
+    let added = parent.as_ref().is_some_and(|parent| package.linker_dirs.contains(parent));
+    let names_directories = parent.is_some_and(|dir| dir.as_bytes() == b"etc/ld.so.conf.d");
+    ((added || in_linker_path(path)) && is_library_name(path))
+        || (names_directories && path.file_name().ends_with(b".conf"))
+}
+
+/// Bytes of files that are compressed already, which a package cannot make smaller.
+pub(super) fn compressed_already(members: &[Member<'_>]) -> Result<u64> {
+    let mut sum = 0;
+    for content in members.iter().filter_map(Member::content) {
+        let mut start = Vec::with_capacity(128);
+        let read =
+            content.source.open().and_then(|reader| reader.take(128).read_to_end(&mut start));
+        read.map_err(|e| cannot_read(&content, e))?;
+        sum += if is_compressed(&start) { content.size } else { 0 };
+    }
+    Ok(sum)
+}
+
 /// Whether a path is in a directory that the dynamic linker searches by itself.
 pub(super) fn in_linker_path(path: &TreePath) -> bool {
+    let parent = path.parent();
+    is_searched(parent.as_ref().and_then(TreePath::as_str).unwrap_or_default())
+}
+
+/// Whether the dynamic linker searches a directory, as `usr/lib`, without being told.
+pub fn is_searched(dir: &str) -> bool {
     const DIRECTORIES: [&str; 7] = [
         "lib",
         "lib64",
@@ -130,18 +221,28 @@ pub(super) fn in_linker_path(path: &TreePath) -> bool {
         "usr/lib/x86_64-linux-gnu",
         "usr/local/lib",
     ];
-    let parent = path.parent();
-    DIRECTORIES.contains(&parent.as_ref().and_then(TreePath::as_str).unwrap_or_default())
+    DIRECTORIES.contains(&dir)
 }
 
-/// Whether a member is a library in a directory that the dynamic linker searches by itself, or names such
-/// a directory: then its cache has to be renewed.
-pub(super) fn is_in_linker_path(path: &TreePath) -> bool {
+/// Whether it is called as libraries are: `librocblas.so.5`.
+pub fn is_library_name(path: &TreePath) -> bool {
     let name = path.file_name();
-    let is_library = || name.starts_with(b"lib") && name.windows(3).any(|part| part == b".so");
-    let names_directories =
-        || path.parent().is_some_and(|dir| dir.as_bytes() == b"etc/ld.so.conf.d");
-    (in_linker_path(path) && is_library()) || (name.ends_with(b".conf") && names_directories())
+    name.starts_with(b"lib") && name.windows(3).any(|part| part == b".so")
+}
+
+/// Whether it is a shared library of this machine, and no program: those begin with an interpreter.
+fn is_library(path: &TreePath, source: &Source) -> bool {
+    if !is_library_name(path) || matches!(source, Source::Kpack(_) | Source::Kpm(_)) {
+        return false;
+    }
+    // Program headers follow the ELF header; PT_INTERP is among the first.
+    let mut head = Vec::with_capacity(1024);
+    let read = source.open().and_then(|reader| reader.take(1024).read_to_end(&mut head));
+    let interpreter = |header: &[u8]| header[..4] == [3, 0, 0, 0];
+    read.is_ok()
+        && head.starts_with(b"\x7fELF\x02\x01")
+        && head.get(16..20) == Some(&[3, 0, 62, 0])
+        && !head.get(64..).unwrap_or_default().chunks_exact(56).any(interpreter)
 }
 
 /// The largest files, for the message that a package is too large.
@@ -167,35 +268,42 @@ pub(super) fn cannot_write(package: &Package, format: Format, error: io::Error) 
 /// Reads the content of a member once, in pieces of bounded size. `buffer` is lent so that it is
 /// allocated once.
 pub(super) fn copy(
-    path: &TreePath,
-    source: &Source,
-    size: u64,
+    content: &Content<'_>,
     buffer: &mut Vec<u8>,
     mut take: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let cannot_read = |e: io::Error| {
-        let error = match source {
-            Source::File(input) | Source::Pieces { input, .. } => {
-                Error::io("cannot read", input.path(), e)
-            }
-            _ => Error::failed(format!("cannot read the content of `/{path}`")).because(e),
-        };
-        Errors::from(error)
-    };
     buffer.resize(256 * 1024, 0);
-    let mut reader = source.open().map_err(cannot_read)?;
-    let mut left = size;
-    loop {
-        let n = match reader.read(buffer) {
-            Ok(0) if left == 0 => return Ok(()),
-            Ok(0) => return Err(cannot_read(io::ErrorKind::UnexpectedEof.into())),
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(cannot_read(e)),
-        };
-        left = left
-            .checked_sub(n as u64)
-            .ok_or_else(|| cannot_read(io::Error::other("the file is longer than it was")))?;
-        take(&buffer[..n])?;
+    let mut reader = content.source.open().map_err(|e| cannot_read(content, e))?;
+    let mut left = content.size;
+    while left > 0 {
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        reader.read_exact(&mut buffer[..wanted]).map_err(|e| cannot_read(content, e))?;
+        left -= wanted as u64;
+        take(&buffer[..wanted])?;
+    }
+    longer_than_it_was(content, &mut reader)
+}
+
+/// A failed read of a member's content.
+pub(super) fn cannot_read(content: &Content<'_>, error: io::Error) -> Errors {
+    match content.source {
+        Source::File(input) | Source::Pieces { input, .. } => {
+            Error::io("cannot read", input.path(), error)
+        }
+        _ => {
+            let path = content.path;
+            Error::failed(format!("cannot read the content of `/{path}`")).because(error)
+        }
+    }
+    .into()
+}
+
+/// Refuses a file that has more than it had when the package was planned.
+pub(super) fn longer_than_it_was(content: &Content<'_>, reader: &mut dyn Read) -> Result<()> {
+    match reader.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(cannot_read(content, io::Error::other("the file is longer than it was"))),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => longer_than_it_was(content, reader),
+        Err(e) => Err(cannot_read(content, e)),
     }
 }

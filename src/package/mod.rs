@@ -1,20 +1,33 @@
 //! Packages: one model, written as `.deb` and as `.rpm`.
 //!
-//! [`spec::Package`] says what a package is called, relates to, and holds; [`render`] turns it into the
+//! [`spec::Package`] says what a package is called, relates to, and holds, in the formats' [`grammar`] and with
+//! a [`version`] that both order alike; [`render`] turns it into the
 //! texts that either format carries (handlebars templates, each of which the user can replace);
 //! [`deb`] and [`rpm`] write the files, streaming: no content is held in memory, and each source is read
 //! once; [`read`] reads them back. The same package gives the same bytes, whatever the number of threads.
 
+mod ahead;
+mod capabilities;
+pub mod compat;
 pub mod compress;
 pub mod deb;
 pub mod elfdeps;
 mod files;
+pub mod grammar;
+pub mod lint;
+mod md5;
 pub mod read;
 pub mod render;
 pub mod rpm;
+pub mod scripts;
 pub mod set;
+mod share;
+mod shlibs;
 pub mod sign;
 pub mod spec;
+pub mod version;
+
+pub use files::{is_library_name, is_searched};
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -25,6 +38,7 @@ use crate::progress::Monitor;
 use crate::sign::Signer;
 use compress::Compression;
 use render::Templates;
+pub use share::in_flight;
 use spec::Package;
 
 /// The two package formats.
@@ -53,6 +67,9 @@ pub struct Options {
     pub compression: Compression,
     /// Threads that compress one package. Does not change the bytes.
     pub threads: usize,
+    /// Bytes of content that may be read ahead, so that the digests of several files can be worked out
+    /// side by side. Does not change the bytes.
+    pub read_ahead: u64,
     /// Directory for the unnamed temporary file in which a `.deb`'s data member waits for its control
     /// member: as large as the package.
     pub spool_dir: PathBuf,
@@ -76,10 +93,12 @@ pub struct Report {
 /// The name of the package's file: `rocblas-gfx110x_7.1.0-1_amd64.deb`,
 /// `rocblas-gfx110X-7.1.0-1.x86_64.rpm`.
 pub fn file_name(package: &Package, format: Format) -> String {
-    let Package { name, version, release, arch, .. } = package;
+    let Package { version, release, arch, .. } = package;
     match format {
         Format::Deb => format!("{}_{version}-{release}_{}.deb", package.deb_name(), arch.deb()),
-        Format::Rpm => format!("{name}-{version}-{release}.{}.rpm", arch.rpm()),
+        Format::Rpm => {
+            format!("{}-{version}-{release}.{}.rpm", package.rpm_name(), arch.rpm())
+        }
     }
 }
 

@@ -13,11 +13,12 @@ use flate2::{Compression as GzLevel, GzBuilder};
 use handlebars::{Handlebars, RenderErrorReason, no_escape};
 use serde::Serialize;
 
-use super::Format;
+use super::scripts::Alternative;
 use super::spec::{DEB_RELATIONS, Package, RPM_RELATIONS, Relation, RelationKind};
+use super::{Format, lint};
 use crate::date;
 use crate::error::{Error, Errors, Result};
-use crate::tree::TreePath;
+use crate::tree::{EntryKind, TreePath};
 
 macro_rules! built_in {
     ($($path:literal),* $(,)?) => {
@@ -172,6 +173,8 @@ struct Values {
     installed_size: u64,
     prefix: String,
     ldconfig: bool,
+    build_ids: String,
+    alternatives: Vec<Alternative>,
     date: String,
     year: i64,
     changes: Vec<String>,
@@ -203,8 +206,8 @@ impl Values {
         let changes = package.changes.iter().map(|line| line.trim().to_owned());
         let changes: Vec<String> = changes.filter(|line| !line.is_empty()).collect();
         Self {
-            package: if deb { package.deb_name() } else { package.name.clone() },
-            name: package.name.clone(),
+            package: if deb { package.deb_name() } else { package.rpm_name().to_owned() },
+            name: if deb { package.name.clone() } else { package.rpm_name().to_owned() },
             kind: package.kind.as_str(),
             group: match &package.kind {
                 super::spec::Kind::Group { group: target }
@@ -228,7 +231,12 @@ impl Values {
             gpu_targets: package.gpu_targets.join(" "),
             installed_size,
             prefix: package.relocatable.as_ref().map_or(String::new(), |path| format!("/{path}")),
-            ldconfig: package.tree.iter().any(|(path, _)| super::files::is_in_linker_path(path)),
+            ldconfig: package.tree.iter().any(|(path, entry)| {
+                matches!(entry.kind, EntryKind::File(_) | EntryKind::HardLink(_))
+                    && super::files::renews_cache(package, path)
+            }),
+            build_ids: package.build_ids.join(" "),
+            alternatives: package.alternatives.clone(),
             date: if deb { date::rfc2822(package.date) } else { date::spec(package.date) },
             year: date::year(package.date),
             changes: if changes.is_empty() {
@@ -422,7 +430,8 @@ fn check_control(control: &str, expected: &[(&str, &str)]) -> Result<(), String>
     }
 }
 
-/// Renders the copyright file and the changelog of a `.deb`; returns path and bytes of each.
+/// Renders the copyright file and the changelog of a `.deb`, and lintian's overrides where there are some;
+/// returns path and bytes of each.
 pub fn deb_docs(package: &Package, templates: &Templates) -> Result<Vec<(TreePath, Vec<u8>)>> {
     let values = Values::new(package, Format::Deb, 0);
     let copyright = templates.render("deb/copyright.hbs", package, &values)?;
@@ -431,10 +440,20 @@ pub fn deb_docs(package: &Package, templates: &Templates) -> Result<Vec<(TreePat
     let path = |name: &str| {
         TreePath::new(format!("{dir}/{name}")).expect("a checked package name makes a clean path")
     };
-    Ok(vec![
+    let mut docs = vec![
         (path("changelog.Debian.gz"), gzip(changelog.as_bytes())),
         (path("copyright"), copyright.into_bytes()),
-    ])
+    ];
+    docs.extend(lint::lintian(package)?.map(|(path, text)| (path, text.into_bytes())));
+    Ok(docs)
+}
+
+/// The paths that a package gets beside its own, in either format: no tree can have them.
+pub fn made_paths(package: &Package) -> Vec<TreePath> {
+    let dir = format!("usr/share/doc/{}", package.deb_name());
+    let docs = ["changelog.Debian.gz", "copyright"].map(|name| format!("{dir}/{name}"));
+    let docs = docs.into_iter().filter_map(|path| TreePath::new(path).ok());
+    docs.chain(rpm_license(package).map(|(path, _)| path)).collect()
 }
 
 /// As `gzip -9n`: no name and no time, so the same text gives the same bytes.
@@ -450,7 +469,7 @@ pub fn rpm_license(package: &Package) -> Option<(TreePath, String)> {
     if text.is_empty() || text.contains("/usr/share/common-licenses/") {
         return None;
     }
-    let path = TreePath::new(format!("usr/share/licenses/{}/LICENSE", package.name));
+    let path = TreePath::new(format!("usr/share/licenses/{}/LICENSE", package.rpm_name()));
     Some((path.expect("a checked package name makes a clean path"), text + "\n"))
 }
 

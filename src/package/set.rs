@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::compress::Compression;
 use super::render::Templates;
+use super::share::{Bound, Share};
 use super::spec::{Kind, Package};
 use super::{Format, Options, file_name, sign, write};
 use crate::error::{Error, Errors, Result};
@@ -37,6 +38,9 @@ pub struct SetOptions {
     pub formats: Vec<(Format, Compression)>,
     /// The texts of control files.
     pub templates: Templates,
+    /// The memory that the run may take, in bytes: fewer packages are written at once, with fewer threads, until
+    /// all fits. Where it is left out, all threads are used. Does not change the bytes.
+    pub memory: Option<u64>,
     /// Who signs `.rpm` packages.
     pub signer: Option<Arc<Signer>>,
     /// Whether the signer also signs each `.deb`, in a file beside it (see [`super::sign`]).
@@ -77,6 +81,15 @@ pub fn write_set(
         }
     }
     Errors::check((), faults)?;
+    let compressions: Vec<Compression> = options.formats.iter().map(|(_, how)| *how).collect();
+    let bound = Bound {
+        memory: options.memory,
+        in_flight: jobs.in_flight(),
+        entries: packages.iter().map(|package| package.tree.len()).sum(),
+        threads: jobs.threads(),
+        compressions: &compressions,
+    };
+    bound.share(1)?;
     let spool = out.join(".spool");
     fs::create_dir(&spool).map_err(|e| Error::io("cannot make", &spool, e))?;
 
@@ -89,10 +102,10 @@ pub fn write_set(
     let mut faults = Vec::new();
     for batch in [&mut first, &mut then] {
         batch.sort_by_key(|package| Reverse(work(package)));
-        let threads = (jobs.threads() / batch.len().max(1)).max(1);
-        for done in jobs.drive(batch, |package| {
+        let share = bound.share(batch.len())?;
+        for done in jobs.drive_at_most(share.at_once, batch, |package| {
             monitor.at(&package.name);
-            one(package, options, out, &spool, threads, jobs, monitor)
+            one(package, options, out, &spool, share, jobs, monitor)
         }) {
             match done {
                 Ok(files) => written.extend(files),
@@ -126,7 +139,7 @@ fn one(
     options: &SetOptions,
     out: &Path,
     spool: &Path,
-    threads: usize,
+    share: Share,
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<PackageFile>> {
@@ -138,7 +151,8 @@ fn one(
         let path = out.join(&name);
         let how = Options {
             compression: *compression,
-            threads,
+            threads: share.threads,
+            read_ahead: share.read_ahead,
             spool_dir: spool.to_owned(),
             signer: options.signer.clone(),
         };
@@ -180,8 +194,20 @@ impl Spooled {
         jobs: &Jobs,
         monitor: &dyn Monitor,
     ) -> Result<(Self, Cow<'p, Package>), Error> {
-        let sources = package.tree.iter().filter_map(|(path, entry)| Some((entry.source()?, path)));
-        let found = by_archive(sources);
+        let sources =
+            || package.tree.iter().filter_map(|(path, entry)| Some((entry.source()?, path)));
+        // A manifest states the sizes of archives of group packages that are perhaps not written.
+        let unbuilt: Vec<(Source, &TreePath)> = sources()
+            .filter_map(|(source, path)| match source {
+                Source::Kpm(kpm) => {
+                    Some(kpm.unbuilt().map(move |plan| (Source::Kpack(plan), path)))
+                }
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        let unbuilt = unbuilt.iter().map(|(source, path)| (source, *path));
+        let found = by_archive(sources().chain(unbuilt));
         let mut paths = Vec::new();
         let mut make = |plan| -> Result<(&KpackPlan, File, PathBuf), Error> {
             let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));

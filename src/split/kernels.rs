@@ -17,9 +17,6 @@ use crate::tree::{
 /// The prefix that archives have with [`Layout::Stage`].
 const KPACK_PREFIX: &str = "kpack/stage";
 
-/// The folder of archives below a prefix, and once installed below the root.
-const KPACK_FOLDER: &str = ".kpack";
-
 /// An archive's name up to its ISA, and the prefix that it stands under.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Stem {
@@ -83,7 +80,8 @@ impl<'a> Kernels<'a> {
                 }
             }
         }
-        let archive = format!("{KPACK_FOLDER}/{}_{ARCH_PLACEHOLDER}.kpack", stem.name);
+        let folder = &self.options.folder;
+        let archive = format!("{folder}/{}_{ARCH_PLACEHOLDER}.kpack", stem.name);
         let found_at = search_path(path.as_path(), archive.as_ref()).map_err(unnamed)?;
         match self.options.marker {
             MarkerForm::MessagePack => {
@@ -91,7 +89,7 @@ impl<'a> Kernels<'a> {
             }
             MarkerForm::Text => {
                 // The folder, where it really is, and then the places that descriptions name.
-                let folder = search_path(path.as_path(), KPACK_FOLDER.as_ref()).map_err(unnamed)?;
+                let folder = search_path(path.as_path(), folder.as_path()).map_err(unnamed)?;
                 let mut paths = vec![folder];
                 for usual in ["../../../.kpack", "../../.kpack", ".kpack"] {
                     if !paths.iter().any(|path| path == usual) {
@@ -147,9 +145,8 @@ impl<'a> Kernels<'a> {
                 for (file, source) in
                     [(file, Source::Kpack(plan)), (manifest_file, Source::Kpm(Arc::new(manifest)))]
                 {
-                    let below = TreePath::new(format!("{KPACK_FOLDER}/{file}"))
-                        .expect("made of names without slashes");
-                    let path = stem.prefix.join(&below);
+                    let file = TreePath::new(file).expect("made of names without slashes");
+                    let path = stem.prefix.join(&self.options.folder.join(&file));
                     let entry = Entry { mode: 0o644, mtime, kind: EntryKind::File(source) };
                     made.push((isa.clone(), stem.prefix.clone(), path, entry));
                 }

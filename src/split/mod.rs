@@ -15,8 +15,12 @@ use serde::Serialize;
 use crate::database::Databases;
 use crate::kpack::writer::Compression;
 use crate::target::TargetId;
+use crate::tree::TreePath;
 
 pub use plan::split;
+
+/// The folder of archives unless another is asked for: where runtimes and descriptions expect it.
+pub const KPACK_FOLDER: &str = ".kpack";
 
 /// Which kernels share an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,7 +34,7 @@ pub enum Scope {
     Binary,
 }
 
-/// Where archives stand in an artifact. Installed they are in `.kpack/` either way.
+/// Where archives stand in an artifact. Installed they are in one folder either way, mostly `.kpack/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
     /// Under a prefix of their own, `kpack/stage`.
@@ -58,6 +62,9 @@ pub struct Options {
     pub scope: Scope,
     /// Where archives stand.
     pub layout: Layout,
+    /// The folder of archives below a prefix, and once installed below the install prefix: `.kpack`, or
+    /// another that ends in it.
+    pub folder: TreePath,
     /// How archives hold their kernels.
     pub compression: Compression,
     /// Keep the code of these ISAs only (a processor stands for its feature variants too).
@@ -72,6 +79,7 @@ impl Default for Options {
             databases: Databases::known(),
             scope: Scope::default(),
             layout: Layout::default(),
+            folder: TreePath::new(KPACK_FOLDER).expect("a clean path"),
             compression: Compression::Zstd { level: 3 },
             gpu_targets: None,
             marker: MarkerForm::default(),

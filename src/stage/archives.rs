@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Report;
+use super::kinds;
 use super::lay::{Staged, lay, tree_of};
 use crate::artifact::ArtifactTree;
 use crate::config::PackagingConfig;
@@ -82,7 +83,10 @@ pub(super) fn place(
             several => {
                 let uses: Vec<_> = owners
                     .iter()
-                    .map(|(&d, binary)| format!("{} (for {binary})", staged[d].definition.name))
+                    .map(|(&d, binary)| {
+                        let name = kinds::name(&staged[d].definition.name, staged[d].kind);
+                        format!("{name} (for {binary})")
+                    })
                     .collect();
                 shared.entry(several.to_vec()).or_insert((label, uses.join(", "), 0)).2 += 1;
             }

@@ -7,9 +7,10 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::Report;
 use super::archives::{self, Archive};
+use super::kinds;
 use super::lay::{Staged, lay, tree_of};
 use crate::artifact::ArtifactTree;
-use crate::config::{Contents, PackagesConfig, PackagingConfig};
+use crate::config::{Contents, FileKind, PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::tree::{Tree, TreePath};
 
@@ -59,6 +60,19 @@ impl<'a> Selector<'a> {
     }
 }
 
+/// The entry of a definition's contents that takes a file: one with a kind before one without.
+fn taking<'a>(
+    selectors: &[Selector<'a>],
+    artifact: &ArtifactTree,
+    prefix: &TreePath,
+    below: &TreePath,
+) -> Option<&'a Contents> {
+    let takes = |s: &&Selector| s.artifact(artifact) && s.file(prefix, below);
+    let with_kind = selectors.iter().filter(|s| s.contents.kind.is_some()).find(takes);
+    let without = || selectors.iter().filter(|s| s.contents.kind.is_none()).find(takes);
+    with_kind.or_else(without).map(|selector| selector.contents)
+}
+
 /// Lays every file into the tree of its definition.
 pub(super) fn assign<'a>(
     artifacts: &[ArtifactTree],
@@ -73,8 +87,10 @@ pub(super) fn assign<'a>(
     for definition in &config.packages {
         let these = definition.contents.iter().map(Selector::new).collect::<Result<Vec<_>, _>>()?;
         selectors.push(these);
-        let (generic, groups, shared) = (Tree::new(), BTreeMap::new(), BTreeMap::new());
-        staged.push(Staged { definition, generic, groups, shared });
+        for kind in kinds::PARTS {
+            let (generic, groups, shared) = (Tree::new(), BTreeMap::new(), BTreeMap::new());
+            staged.push(Staged { definition, kind, generic, groups, shared });
+        }
     }
 
     let mut pending = Vec::new();
@@ -95,18 +111,27 @@ pub(super) fn assign<'a>(
                 pending.push(Archive { artifact, prefix, path, below, entry });
                 continue;
             }
-            let owners: Vec<usize> = takers
-                .iter()
-                .copied()
-                .filter(|&d| {
-                    selectors[d].iter().any(|s| s.artifact(artifact) && s.file(prefix, &below))
-                })
-                .collect();
+            let taken = |d: usize| {
+                let contents = taking(&selectors[d], artifact, prefix, &below)?;
+                let component = &artifact.name.component;
+                let definition = &config.packages[d];
+                Some(kinds::part(
+                    d,
+                    kinds::of(definition, contents, component, &below, Some(entry)),
+                ))
+            };
+            let owners: Vec<usize> = takers.iter().filter_map(|&d| taken(d)).collect();
             match owners.as_slice() {
                 [] => report.unclaimed.push(format!("{}/{path}", artifact.name)),
                 [owner] => {
+                    let debug = staged[*owner].kind == Some(FileKind::Debug);
                     let tree = tree_of(&mut staged[*owner], artifact, groups);
-                    faults.extend(lay(tree, artifact, prefix, root, &below, entry).err());
+                    let laid = if debug {
+                        kinds::lay_debug(tree, artifact, prefix, root, &below, entry)
+                    } else {
+                        lay(tree, artifact, prefix, root, &below, entry)
+                    };
+                    faults.extend(laid.err());
                 }
                 several => {
                     let label = || format!("{}/{path}", artifact.name);
@@ -116,7 +141,7 @@ pub(super) fn assign<'a>(
         }
     }
     for (owners, (first, count)) in contested {
-        let names: Vec<_> = owners.iter().map(|&d| config.packages[d].name.as_str()).collect();
+        let names: Vec<_> = owners.iter().map(|&p| staged[p].definition.name.as_str()).collect();
         let what = if count == 1 { first } else { format!("{first} and {} more files", count - 1) };
         faults.push(
             Error::usage(format!("{what} would be in the packages {}", names.join(" and "))).hint(
@@ -125,12 +150,17 @@ pub(super) fn assign<'a>(
         );
     }
     Errors::check((), faults)?;
-    let takes = |definition: usize, artifact: &ArtifactTree, path: &TreePath| {
-        artifact.prefix_of(path).is_some_and(|prefix| {
-            path.strip_prefix(prefix).is_some_and(|below| {
-                selectors[definition].iter().any(|s| s.artifact(artifact) && s.file(prefix, &below))
-            })
-        })
+    let parts: Vec<_> = staged.iter().map(|s| (s.definition, s.kind)).collect();
+    let takes = |part: usize, artifact: &ArtifactTree, path: &TreePath| {
+        let taken = || {
+            let prefix = artifact.prefix_of(path)?;
+            let below = path.strip_prefix(prefix)?;
+            let (definition, d) = (parts[part].0, part / kinds::PARTS.len());
+            let contents = taking(&selectors[d], artifact, prefix, &below)?;
+            let (component, entry) = (&artifact.name.component, artifact.tree.get(path));
+            Some(kinds::of(definition, contents, component, &below, entry))
+        };
+        taken() == Some(parts[part].1)
     };
     for (definition, selectors) in config.packages.iter().zip(&selectors) {
         for selector in selectors.iter().filter(|selector| !selector.used.get()) {
@@ -158,12 +188,18 @@ fn no_path_twice(staged: &[Staged]) -> Result<()> {
     let mut owner: BTreeMap<&TreePath, (String, bool)> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut told = BTreeSet::new();
-    for Staged { definition, generic, groups, shared } in staged {
+    for Staged { definition, kind, generic, groups, shared } in staged {
+        let name = kinds::name(&definition.name, *kind);
+        let plain = groups.is_empty();
         let generic = std::iter::once(("generic", generic));
         let groups = groups.iter().map(|(name, tree)| (name.as_str(), tree));
         let shared = shared.iter().map(|(name, shared)| (name.as_str(), &shared.tree));
         for (part, tree) in generic.chain(groups).chain(shared) {
-            let package = format!("{}-{part}", definition.name);
+            let package = match (kind, part) {
+                (Some(_), "generic") => name.clone(),
+                (None, "generic") if plain => name.clone(),
+                _ => format!("{name}-{part}"),
+            };
             for (path, entry) in tree.iter() {
                 let Some((other, dir)) = owner.insert(path, (package.clone(), entry.is_dir()))
                 else {

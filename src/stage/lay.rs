@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::artifact::{ArtifactTree, shared_family};
-use crate::config::{Definition, PackagingConfig};
+use crate::config::{Definition, FileKind, PackagingConfig};
 use crate::error::{Error, Result};
 use crate::tree::{Entry, EntryKind, Tree, TreePath};
 
-/// The files of one definition, laid under the install prefix.
+/// The files of one definition, or those of one kind of it, laid under the install prefix.
 pub(super) struct Staged<'a> {
     pub definition: &'a Definition,
+    /// Where these are the files of one kind, which get packages of their own.
+    pub kind: Option<FileKind>,
     /// Host code and files for every GPU.
     pub generic: Tree,
     /// By group.

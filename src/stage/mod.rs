@@ -3,12 +3,19 @@
 //! A definition with device code gives `{name}-generic` (host code), `{name}-{group}` for each group
 //! that has code for it, and `{name}`, which holds nothing and leads to the rest. One without gives
 //! `{name}` alone. What groups share for a family of ISAs gives `{name}-{family}-shared`, which the
-//! packages of those groups need. Files are laid under the install prefix; no path is in two packages.
+//! packages of those groups need. Kinds of files that the definition names (development, documentation,
+//! tests, debug symbols) get packages of their own. Files are laid under the install prefix; no path is
+//! in two packages.
 
 mod archives;
 mod assign;
+mod closed;
+mod handover;
+mod kinds;
 mod lay;
+mod linker;
 mod relate;
+mod texts;
 
 use serde::Serialize;
 
@@ -17,12 +24,13 @@ use crate::config::{PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::package::elfdeps;
 use crate::package::spec::Package;
+use crate::package::version::{Mapped, map};
 use crate::tree::TreePath;
 
 /// How packages are made from artifacts.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Upstream version.
+    /// Upstream version, as the build has it: it is written by [`map`].
     pub version: String,
     /// The packaging's number.
     pub release: String,
@@ -39,10 +47,22 @@ pub struct Options {
 /// What staging found.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
+    /// The version that was given and the one that packages have, where that is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
     /// Files that no definition takes, as `artifact/path`.
     pub unclaimed: Vec<String>,
     /// What is worth knowing.
     pub warnings: Vec<String>,
+}
+
+/// A version that is written in another way than it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Version {
+    /// As it was given: `7.1.0rc1`.
+    pub given: String,
+    /// As packages have it: `7.1.0~rc1`.
+    pub written: String,
 }
 
 /// Makes the packages of a set, sorted by name. `artifacts` are what recombining made (or read again
@@ -54,6 +74,9 @@ pub fn stage(
     options: &Options,
 ) -> Result<(Vec<Package>, Report)> {
     let mut report = Report::default();
+    let written = version(&options.version, &mut report);
+    let options = &Options { version: written, ..options.clone() };
+    texts::check(definitions, &options.version, &options.release)?;
     let faults = artifacts
         .iter()
         .filter(|a| !a.name.is_generic())
@@ -72,6 +95,7 @@ pub fn stage(
     let staged =
         assign::assign(artifacts, definitions, groups, &options.install_prefix, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
+    linker::add(&mut packages, definitions, options, &mut report);
     if packages.is_empty() {
         return Err(Error::usage("no package has anything in it")
             .hint("compare `contents` of the packages file with the artifacts' names, components and prefixes")
@@ -80,10 +104,26 @@ pub fn stage(
     if let Some(relations) = &options.relations {
         report.warnings.extend(elfdeps::relate(&mut packages, &definitions.externals, relations)?);
     }
+    closed::check_made_paths(&packages)?;
+    closed::check(&packages, groups, definitions)?;
     if !options.only.is_empty() {
         packages = relate::only(packages, &options.only)?;
     }
     Ok((packages, report))
+}
+
+/// The version that packages have.
+fn version(given: &str, report: &mut Report) -> String {
+    let Mapped { written, known } = map(given);
+    if !known {
+        report.warnings.push(format!(
+            "version `{given}`: dpkg and rpm may put it in a different order among others; versions as 7.1.0, \
+             7.1.0rc1, 7.1.0a20251126, 7.1.0.dev0+gabc123 and 7.1.0-update1 have the same in both"
+        ));
+    } else if written != given {
+        report.version = Some(Version { given: given.to_owned(), written: written.clone() });
+    }
+    written
 }
 
 /// Whether an artifact holds what several groups of the configuration share.

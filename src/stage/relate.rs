@@ -2,23 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Options;
+use super::kinds::{self, Parts};
 use super::lay::{Shared, Staged};
+use super::{Options, handover, texts};
 use crate::artifact::shared_family;
-use crate::config::{
-    DebRelations, Definition, Group, PackagesConfig, PackagingConfig, RpmRelations,
-};
+use crate::config::{Definition, FileKind, Group, PackagesConfig, PackagingConfig, Relations};
 use crate::error::{Error, Errors, Result};
+use crate::package::Format;
 use crate::package::spec::{Kind, Op, Package, Relation, RelationKind};
 use crate::target::TargetId;
 use crate::tree::Tree;
 
+/// The longest summary that lintian and rpmlint take, in characters; it names the group where there is no
+/// room for what people call it.
+const SUMMARY: usize = 79;
+
 /// The package with host code of a definition that has device code.
-fn generic_name(definition: &str) -> String {
+pub(super) fn generic_name(definition: &str) -> String {
     format!("{definition}-generic")
 }
 
-fn group_name(definition: &str, group: &str) -> String {
+pub(super) fn group_name(definition: &str, group: &str) -> String {
     format!("{definition}-{group}")
 }
 
@@ -31,8 +35,10 @@ pub(super) fn packages(
 ) -> Result<Vec<Package>> {
     let with_groups: BTreeMap<&str, BTreeSet<String>> = staged
         .iter()
+        .filter(|s| s.kind.is_none() && !(s.groups.is_empty() && s.generic.is_empty()))
         .map(|s| (s.definition.name.as_str(), s.groups.keys().cloned().collect()))
         .collect();
+    let parts = Parts::of(&staged, &options.install_prefix)?;
     let trees = || {
         staged.iter().flat_map(|s| {
             let shared = s.shared.values().map(|shared| &shared.tree);
@@ -45,10 +51,20 @@ pub(super) fn packages(
         config,
         options,
         with_groups: &with_groups,
+        parts: &parts,
         date: options.source_date.unwrap_or(newest),
     };
     let mut made = Vec::new();
-    for Staged { definition, generic, groups, shared } in staged {
+    let mut faults = Vec::new();
+    let definitions = staged.iter().filter(|staged| staged.kind.is_none());
+    faults.extend(definitions.flat_map(|staged| relating.empty(staged.definition)));
+    let mut starts = Vec::new();
+    for Staged { definition, kind, generic, groups, shared } in staged {
+        starts.push((made.len(), definition.name.as_str()));
+        if let Some(kind) = kind {
+            relating.of_kind(definition, kind, generic, groups, &mut made);
+            continue;
+        }
         if groups.is_empty() {
             if !generic.is_empty() {
                 made.push(relating.plain(definition, generic));
@@ -66,8 +82,9 @@ pub(super) fn packages(
             made.push(relating.shared(definition, &target, shared));
         }
     }
+    handover::relate(&mut made, &starts);
     made.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut faults = Vec::new();
+    faults.extend(parts.unused_alternatives());
     for pair in made.windows(2).filter(|pair| pair[0].deb_name() == pair[1].deb_name()) {
         faults.push(
             Error::usage(format!("two packages would be called `{}`", pair[0].deb_name()))
@@ -80,11 +97,18 @@ pub(super) fn packages(
 /// Keeps the packages of these names or definitions.
 pub(super) fn only(packages: Vec<Package>, names: &[String]) -> Result<Vec<Package>> {
     let of_definition = |package: &Package, name: &str| match &package.kind {
-        _ if package.deb_name() == *name => true,
+        _ if package.deb_name() == *name || package.rpm_name() == name => true,
         Kind::Generic => package.name == generic_name(name),
-        Kind::Group { group } => package.name == group_name(name, group),
+        Kind::Group { group } => {
+            package.name == group_name(name, group)
+                || package.name == group_name(&kinds::name(name, Some(FileKind::Tests)), group)
+        }
         Kind::Shared { target } => package.name == group_name(name, target),
         Kind::Meta | Kind::Plain => package.name == name,
+        Kind::Dev => package.name == kinds::name(name, Some(FileKind::Dev)),
+        Kind::Doc => package.name == kinds::name(name, Some(FileKind::Doc)),
+        Kind::Tests => package.name == kinds::name(name, Some(FileKind::Tests)),
+        Kind::Debug => package.name == kinds::name(name, Some(FileKind::Debug)),
     };
     let faults = names
         .iter()
@@ -100,17 +124,25 @@ pub(super) fn only(packages: Vec<Package>, names: &[String]) -> Result<Vec<Packa
     Ok(packages.into_iter().filter(wanted).collect())
 }
 
-struct Relating<'a> {
+pub(super) struct Relating<'a> {
     groups: &'a PackagingConfig,
     config: &'a PackagesConfig,
     options: &'a Options,
     /// The groups that each definition has packages for.
     with_groups: &'a BTreeMap<&'a str, BTreeSet<String>>,
+    /// What each definition gives beside them.
+    pub(super) parts: &'a Parts<'a>,
     date: i64,
 }
 
-impl Relating<'_> {
-    fn package(&self, definition: &Definition, name: &str, kind: Kind, tree: Tree) -> Package {
+impl<'a> Relating<'a> {
+    pub(super) fn package(
+        &self,
+        definition: &'a Definition,
+        name: &str,
+        kind: Kind,
+        tree: Tree,
+    ) -> Package {
         let defaults = &self.config.defaults;
         let mut package = Package::new(name, kind, &self.options.version, &self.options.release);
         let or_default =
@@ -126,17 +158,18 @@ impl Relating<'_> {
         package.section = or_default(&definition.section, &defaults.section);
         package.date = self.date;
         package.tree = tree;
+        self.parts.own(definition, &self.options.install_prefix, &mut package);
         package
     }
 
     /// The one package of a definition without device code.
-    fn plain(&self, definition: &Definition, tree: Tree) -> Package {
+    fn plain(&self, definition: &'a Definition, tree: Tree) -> Package {
         let mut package = self.package(definition, &definition.name, Kind::Plain, tree);
         self.host_relations(definition, &mut package);
         package
     }
 
-    fn generic(&self, definition: &Definition, tree: Tree) -> Package {
+    fn generic(&self, definition: &'a Definition, tree: Tree) -> Package {
         let name = generic_name(&definition.name);
         let mut package = self.package(definition, &name, Kind::Generic, tree);
         package.summary += " (host code)";
@@ -153,17 +186,15 @@ impl Relating<'_> {
     }
 
     /// A group's package. `shared` are the targets of what it shares with other groups.
-    fn group(&self, definition: &Definition, group: &str, tree: Tree, shared: &[&str]) -> Package {
+    fn group(
+        &self,
+        definition: &'a Definition,
+        group: &str,
+        tree: Tree,
+        shared: &[&str],
+    ) -> Package {
         let name = group_name(&definition.name, group);
-        let kind = Kind::Group { group: group.to_owned() };
-        let mut package = self.package(definition, &name, kind, tree);
-        let known = self.known(group);
-        let display = known.map_or("", |known| known.display_name.as_str());
-        package.summary += &match display {
-            "" => format!(" (GPU code for {group})"),
-            display => format!(" (GPU code for {display})"),
-        };
-        package.gpu_targets = known.map(|known| known.architectures.clone()).unwrap_or_default();
+        let mut package = self.group_package(definition, &name, group, tree);
         let version = package.full_version();
         let generic = Relation::exactly(generic_name(&definition.name), &version);
         package.relate(RelationKind::Depends, generic);
@@ -182,11 +213,39 @@ impl Relating<'_> {
         }
         let kernels = Relation::exactly(format!("{}-kernels", definition.name), &version);
         package.relate(RelationKind::Provides, kernels);
+        give(&mut package, &definition.relations.group);
+        package
+    }
+
+    /// The groups that a definition has packages for.
+    pub(super) fn groups_of(&self, definition: &'a Definition) -> Option<&BTreeSet<String>> {
+        self.with_groups.get(definition.name.as_str())
+    }
+
+    /// A package with a group's device code, without relations.
+    pub(super) fn group_package(
+        &self,
+        definition: &'a Definition,
+        name: &str,
+        group: &str,
+        tree: Tree,
+    ) -> Package {
+        let kind = Kind::Group { group: group.to_owned() };
+        let mut package = self.package(definition, name, kind, tree);
+        let known = self.known(group);
+        let display = known.map_or("", |known| known.display_name.as_str());
+        let with = |what: &str| format!("{} (GPU code for {what})", package.summary);
+        package.summary = match display {
+            "" => with(group),
+            display if with(display).chars().count() <= SUMMARY => with(display),
+            _ => with(group),
+        };
+        package.gpu_targets = known.map(|known| known.architectures.clone()).unwrap_or_default();
         package
     }
 
     /// What several groups share. It provides no kernels: alone it makes no GPU work.
-    fn shared(&self, definition: &Definition, target: &str, shared: Shared) -> Package {
+    fn shared(&self, definition: &'a Definition, target: &str, shared: Shared) -> Package {
         let name = group_name(&definition.name, target);
         let kind = Kind::Shared { target: target.to_owned() };
         let mut package = self.package(definition, &name, kind, shared.tree);
@@ -203,58 +262,69 @@ impl Relating<'_> {
         package.summary += &format!(" (GPU code that groups share for {called})");
         let generic = Relation::exactly(generic_name(&definition.name), package.full_version());
         package.relate(RelationKind::Depends, generic);
+        give(&mut package, &definition.relations.shared);
         package
     }
 
     /// The package that holds nothing and leads to the rest.
-    fn meta(&self, definition: &Definition) -> Package {
+    fn meta(&self, definition: &'a Definition) -> Package {
         let mut package = self.package(definition, &definition.name, Kind::Meta, Tree::new());
+        kinds::add_paragraph(
+            &mut package,
+            "This metapackage holds nothing and leads to the packages that do.",
+        );
         let version = package.full_version();
         let generic = Relation::exactly(generic_name(&definition.name), version);
         package.relate(RelationKind::Depends, generic);
+        give(&mut package, &definition.relations.meta);
         package
     }
 
-    /// What the libraries of a definition need.
-    fn host_relations(&self, definition: &Definition, package: &mut Package) {
-        for other in &definition.depends {
-            let relation = match self.with_groups.get(other.as_str()) {
-                None => Relation::any(other),
-                Some(groups) => Relation {
-                    name: if groups.is_empty() { other.clone() } else { generic_name(other) },
-                    constraint: Some((Op::GreaterEqual, package.full_version())),
-                },
-            };
-            package.relate(RelationKind::Depends, relation);
-        }
-        let DebRelations { depends, recommends, suggests, provides, conflicts, breaks, replaces } =
-            &definition.deb;
-        for (field, relations) in [
-            ("depends", depends),
-            ("recommends", recommends),
-            ("suggests", suggests),
-            ("provides", provides),
-            ("conflicts", conflicts),
-            ("breaks", breaks),
-            ("replaces", replaces),
-        ] {
-            if !relations.is_empty() {
-                package.deb.insert(field.to_owned(), relations.clone());
-            }
-        }
-        let RpmRelations { requires, recommends, suggests, provides, conflicts, obsoletes } =
-            &definition.rpm;
-        for (tag, relations) in [
-            ("requires", requires),
-            ("recommends", recommends),
-            ("suggests", suggests),
-            ("provides", provides),
-            ("conflicts", conflicts),
-            ("obsoletes", obsoletes),
-        ] {
-            if !relations.is_empty() {
-                package.rpm.insert(tag.to_owned(), relations.clone());
-            }
-        }
+    /// What a definition depends on though there is no file for it.
+    fn empty(&self, definition: &Definition) -> Vec<Error> {
+        let is_made = self.with_groups.contains_key(definition.name.as_str());
+        let defined = |name: &String| self.config.packages.iter().any(|d| d.name == *name);
+        let absent =
+            |name: &&String| defined(name) && !self.with_groups.contains_key(name.as_str());
+        let absent = definition.depends.iter().filter(absent).filter(|_| is_made);
+        absent
+            .map(|name| {
+                let message = format!(
+                    "package `{}`: depends on `{name}`, of which no package is made",
+                    definition.name
+                );
+                Error::usage(message)
+                    .hint(format!("no artifact has a file for `{name}`: see its `contents`"))
+            })
+            .collect()
     }
+
+    /// What the libraries of a definition need.
+    fn host_relations(&self, definition: &'a Definition, package: &mut Package) {
+        for name in &definition.depends {
+            if let Some(groups) = self.with_groups.get(name.as_str()) {
+                let other = Relation {
+                    name: if groups.is_empty() { name.clone() } else { generic_name(name) },
+                    constraint: Some((Op::GreaterEqual, package.full_version())),
+                };
+                package.relate(RelationKind::Depends, other);
+            } else if let Some(Some(external)) = self.config.externals.named(name) {
+                for (format, field, text) in [
+                    (Format::Deb, "depends", &external.deb),
+                    (Format::Rpm, "requires", &external.rpm),
+                ] {
+                    let text = text.as_ref().unwrap_or(name);
+                    if !text.is_empty() {
+                        texts::add_one(package, format, field, text);
+                    }
+                }
+            }
+        }
+        texts::add(package, &definition.deb, &definition.rpm);
+    }
+}
+
+/// Adds relations of the packages file.
+pub(super) fn give(package: &mut Package, relations: &Relations) {
+    texts::add(package, &relations.deb, &relations.rpm);
 }

@@ -87,6 +87,11 @@ impl InputFile {
         Self { path, len, place: Place::Spool { file, offset } }
     }
 
+    /// The path, where the file lies on disk as it is.
+    pub(crate) fn on_disk(&self) -> Option<&Path> {
+        matches!(self.place, Place::Disk(_)).then_some(self.path.as_path())
+    }
+
     /// The path in the file system; of a member, the archive's with the member's below.
     pub fn path(&self) -> &Path {
         &self.path

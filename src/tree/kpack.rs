@@ -167,6 +167,12 @@ pub struct KpmPlan {
 }
 
 impl KpmPlan {
+    /// The archives that have yet to be built.
+    pub fn unbuilt(&self) -> impl Iterator<Item = Arc<KpackPlan>> {
+        let archives = self.archives.values().map(|(_, plan)| plan);
+        archives.filter(|plan| plan.built().is_none()).cloned()
+    }
+
     /// The manifest's bytes, once all its archives have been built.
     pub fn render(&self) -> Option<Vec<u8>> {
         let mut kpm = Kpm::new(&self.component_name, &self.prefix);

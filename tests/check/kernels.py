@@ -2,7 +2,7 @@
 """Finds every code object of fat artifacts again in an installed tree, the way the loader and the HIP
 runtime would, and compares it byte for byte.
 
-    kernels.py [--same-files] --root ROOT ORIGINAL...
+    kernels.py [--same-files] [--debian-modes] [--absent ISA]... --root ROOT ORIGINAL...
 
 ORIGINAL  an artifact directory as a build made it, or a directory of such (a shard). Where several
           hold one host file, the first one named is the one that must be installed; the code objects of
@@ -11,6 +11,12 @@ ROOT      the prefixes of the split artifacts, or the content of packages, laid 
 --same-files
           A file without device code that several originals hold is the same in all of them: what is
           installed is the union of all that they have, not the first one's.
+--debian-modes
+          What is installed came from a .deb, in which shared libraries are not executable (Debian's
+          policy 8.1).
+--absent ISA
+          A target id whose packages are not installed: the search of each marker must meet no archive
+          for it, installed or broken, and no file or link with it in its path may be there.
 
 Everything is read here, from the formats' descriptions: this file uses none of gfxpack's code.
 
@@ -69,6 +75,8 @@ R_X86_64_64, R_X86_64_RELATIVE = 1, 8
 REWRITTEN = re.compile(
     r"\.interp|\.hip_fatbin|\.hipFatBinSegment|\.dynamic|\.dynsym|\.(gnu\.)?hash|\.rel(a|r)\..*|\.relr?|\.note.*"
 )
+# Shared libraries by their names.
+LIBRARY = re.compile(r"lib.*\.so(\..*)?")
 # Fat libraries that a program picks by the ISA in their names: they stay as they are.
 PER_ISA_LIBRARY = re.compile(r"libMIOpenCK.*_gfx[0-9a-f]+.*\.so.*")
 
@@ -332,16 +340,19 @@ def search_order(target):
 
 
 class Check:
-    def __init__(self, root, same_files=False):
+    def __init__(self, root, same_files=False, absent=(), debian_modes=False):
         self.root = os.path.abspath(root)
         self.same_files = same_files
+        self.debian_modes = debian_modes
+        self.absent = set(absent)
+        self.absent_seen = set()  # those of them that an original has code or files for
         self.archives = {}
         self.claimed = set()  # (archive, name, isa) that an original accounts for
         self.isas = set()
         self.converted = []
         self.registered = {}  # (binary, wrapper) → (marker, the ids that the originals have)
         self.count = dict.fromkeys(
-            "binaries wrappers code_objects bytes host_bytes files file_bytes links kept_whole kpacks kpack_bytes".split(), 0
+            "binaries wrappers code_objects bytes host_bytes files file_bytes links kept_whole kpacks kpack_bytes absent".split(), 0
         )
         self.wrong = 0
 
@@ -427,8 +438,11 @@ class Check:
                 if not fatbin[3] <= was[3] < fatbin[3] + fatbin[5]:
                     raise Bad(f"{original_path}: wrapper {i} points at {was[3]:#x}, outside .hip_fatbin")
                 objects = bundle(before, was[3] - fatbin[3] + fatbin[4], fatbin[4] + fatbin[5])
-                self.registered.setdefault((relative, i), (marker, set()))[1].update(objects)
+                self.registered.setdefault((relative, i), (marker, set()))[1].update(objects.keys() - self.absent)
                 for target, (holder, offset, size) in objects.items():
+                    if target in self.absent:
+                        self.absent_code_object(relative, marker, i, target)
+                        continue
                     self.code_object(relative, marker, i, target, bytes(holder[offset : offset + size]))
                 forget(before)
 
@@ -452,6 +466,23 @@ class Check:
         self.count["bytes"] += len(expected)
         forget(kpack.data)
 
+    def absent_code_object(self, relative, marker, index, target):
+        """The runtime must be told that there is no code, and not be led to another ISA's."""
+        directory = os.path.join(self.root, os.path.dirname(relative))
+        for isa in search_order(target):
+            for search in marker["kpack_search_paths"]:
+                path = os.path.join(directory, search.replace("@GFXARCH@", isa))
+                if os.path.lexists(path):
+                    self.complain(f"{relative}: wrapper {index}, {target}: it is not installed, but there is {search} for {isa}")
+        self.absent_seen.add(target)
+        self.count["absent"] += 1
+
+    def is_absent(self, relative):
+        """Whether a path is of an ISA that is not installed."""
+        found = set(re.findall(r"gfx[0-9a-f]+", relative)) & self.absent
+        self.absent_seen |= found
+        return bool(found)
+
     def hidden(self):
         """Counts the code objects that a device with more features than they name does not get, because
         an archive of another binary's comes first. The fat binary would have given them."""
@@ -473,6 +504,13 @@ class Check:
                         print(f"kernels.py: {relative}: wrapper {index}: {wanted} is hidden on {device}", file=sys.stderr)
         return count
 
+    def mode(self, relative, before, after):
+        expected = before.st_mode
+        if self.debian_modes and LIBRARY.fullmatch(os.path.basename(relative)):
+            expected &= ~0o111
+        if after.st_mode != expected:
+            raise Bad(f"mode {before.st_mode:o} became {after.st_mode:o}")
+
     def plain(self, relative, original):
         place = os.path.join(self.root, relative)
         before = os.lstat(original)
@@ -487,8 +525,7 @@ class Check:
                 raise Bad("it points elsewhere")
             self.count["links"] += 1
             return
-        if before.st_mode != after.st_mode:
-            raise Bad(f"mode {before.st_mode:o} became {after.st_mode:o}")
+        self.mode(relative, before, after)
         if not same_bytes(original, place):
             raise Bad("its bytes have changed")
         self.count["files"] += 1
@@ -503,6 +540,11 @@ class Check:
                     originals.setdefault(os.path.relpath(path, base), []).append(path)
         for relative, paths in sorted(originals.items()):
             try:
+                if self.is_absent(relative):
+                    if os.path.lexists(os.path.join(self.root, relative)):
+                        raise Bad("it is of an ISA that is not installed")
+                    self.count["absent"] += 1
+                    continue
                 fat = [path for path in paths if is_fat(path)]
                 if fat and PER_ISA_LIBRARY.fullmatch(os.path.basename(relative)):
                     self.count["kept_whole"] += 1
@@ -510,9 +552,7 @@ class Check:
                 if fat:
                     if len(fat) != len(paths):
                         raise Bad("a fat binary in some originals only")
-                    mode = [os.stat(p).st_mode for p in (fat[0], os.path.join(self.root, relative))]
-                    if mode[0] != mode[1]:
-                        raise Bad(f"mode {mode[0]:o} became {mode[1]:o}")
+                    self.mode(relative, os.stat(fat[0]), os.stat(os.path.join(self.root, relative)))
                     self.binary(relative, fat)
                 else:
                     self.plain(relative, paths[0])
@@ -521,6 +561,8 @@ class Check:
                             raise Bad(f"{other} is not the same as {paths[0]}")
             except FAILURES as error:
                 self.complain(f"{relative}: {error}")
+        for isa in sorted(self.absent - self.absent_seen):
+            self.complain(f"--absent {isa}: no original has anything for it")
         for path in walk(self.root):
             relative = os.path.relpath(path, self.root)
             if relative in originals:
@@ -606,9 +648,11 @@ def main():
     parser = argparse.ArgumentParser(description="Compares an installed tree with the fat artifacts it was made from.")
     parser.add_argument("--root", required=True)
     parser.add_argument("--same-files", action="store_true")
+    parser.add_argument("--debian-modes", action="store_true")
+    parser.add_argument("--absent", action="append", default=[], metavar="ISA")
     parser.add_argument("originals", nargs="+", metavar="ORIGINAL")
     arguments = parser.parse_args()
-    check = Check(arguments.root, arguments.same_files)
+    check = Check(arguments.root, arguments.same_files, arguments.absent, arguments.debian_modes)
     check.run([artifact for path in arguments.originals for artifact in artifacts_in(path)])
     summary = {"isas": sorted(check.isas), "converted": check.converted, "hidden": check.hidden(), "mismatches": check.wrong}
     print(json.dumps({**check.count, **summary}))

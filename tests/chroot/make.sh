@@ -10,6 +10,7 @@
 # Tests that need it are ignored ones. They make theirs in the target directory, or use another, as root:
 #
 #   GFXPACK_CHROOT=DIR cargo test --test signing -- --ignored --nocapture
+#   tests/run --test lifecycle -- --ignored
 set -euo pipefail
 
 if [[ $# -lt 2 ]]; then

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use gfxpack::package::Format;
+use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
 use gfxpack::package::elfdeps::Distro;
 use gfxpack::target::TargetId;
+use gfxpack::tree::TreePath;
 
 /// Turns the artifacts of a ROCm-style GPU build into packages: host code once, GPU code for each
 /// architecture group apart.
@@ -41,9 +43,11 @@ pub struct Global {
     /// Threads to use [default: one for each core]
     #[arg(long, short, global = true, help_heading = "Everywhere", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Memory for data in flight, as 256MiB or 1GiB
-    #[arg(long, global = true, help_heading = "Everywhere", value_name = "SIZE", default_value = "64MiB", value_parser = size)]
-    pub memory: u64,
+    /// Memory to use, as 256MiB or 1GiB: for `package` and `build` the most that the run takes, which
+    /// then works on fewer packages at once, with fewer threads; elsewhere what data in flight takes
+    /// [default: 64MiB in flight]
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
     /// When to use colours
     #[arg(
         long,
@@ -183,6 +187,10 @@ pub struct Splitting {
     /// Where archives stand in an artifact
     #[arg(long, value_name = "WHERE", default_value = "stage")]
     pub kpack_layout: Layout,
+    /// Folder of archives below the install prefix; its last part has to be `.kpack` [default: .kpack;
+    /// for build with --install-prefix /usr lib/.kpack, since distributions keep /usr itself tidy]
+    #[arg(long, value_name = "DIR", value_parser = kpack_dir)]
+    pub kpack_dir: Option<TreePath>,
     /// What a binary's marker is written as: what the runtime reads, or plain text
     #[arg(long, value_name = "FORM", default_value = "msgpack")]
     pub kpack_ref: KpackRef,
@@ -354,8 +362,14 @@ pub struct Packaging {
     /// Where the packages go
     #[arg(long, value_name = "DIR")]
     pub output_dir: PathBuf,
-    /// Version of the packages: letters, digits, `.`, `+`, and `~` for what sorts before the end, as
-    /// 7.2.0~rc1
+    /// Version of what is packaged, as the build has it: 7.1.0, 7.1.0rc1, 7.1.0a20251126
+    ///
+    /// It is written so that dpkg and rpm put it in the same order: development builds (7.1.0.dev0+gabc123
+    /// becomes 7.1.0~dev0+gabc123) before nightly ones (7.1.0a20251126 and 7.1.0~20251126 become
+    /// 7.1.0~nightly20251126) before previews (7.1.0b1: 7.1.0~pre1) before release candidates (7.1.0rc1:
+    /// 7.1.0~rc1) before the release (7.1.0) before its updates (7.1.0-update1 and 7.1.0.post1: 7.1.0+update1).
+    /// Any other version of letters, digits, `.`, `+` and `~` is taken as it stands, with a warning. There
+    /// are no epochs. docs/versions.md has the rules.
     #[arg(long, value_name = "V")]
     pub version: String,
     /// The packaging's number, which rises when the same version is packaged again
@@ -383,12 +397,18 @@ pub struct Packaging {
     /// Directory with templates instead of the built-in ones, as deb/control.hbs
     #[arg(long, value_name = "DIR")]
     pub templates: Option<PathBuf>,
-    /// Compression of .deb content: zstd:LEVEL, zstd:LEVEL,long=LOG, xz:LEVEL or none
-    #[arg(long, value_name = "HOW", default_value = "zstd:3")]
-    pub deb_compression: Compression,
-    /// Compression of .rpm content
-    #[arg(long, value_name = "HOW", default_value = "zstd:3")]
-    pub rpm_compression: Compression,
+    /// Compression of .deb content: zstd:LEVEL (1 to 19), zstd:LEVEL,long=LOG (a window of 2^LOG bytes, up
+    /// to 27), xz:LEVEL (0 to 9) or none. docs/compression.md has sizes and times
+    /// [default: zstd:3, or what --compat asks for]
+    #[arg(long, value_name = "HOW")]
+    pub deb_compression: Option<Compression>,
+    /// Compression of .rpm content, said in the same way
+    #[arg(long, value_name = "HOW")]
+    pub rpm_compression: Option<Compression>,
+    /// Systems that have to be able to install the packages: xz where zstd is too new for one of them.
+    /// debian11, debian12, debian13, ubuntu20.04, ubuntu22.04, ubuntu24.04, el7, el8, el9, el10, sle15, sle16
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
+    pub compat: Vec<System>,
     #[command(flatten)]
     pub signing: Signing,
     /// Also sign each .deb, in FILE.deb.asc beside it. dpkg and apt do not look at it: apt trusts the
@@ -523,4 +543,14 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: Option<u64> = digits.parse().ok();
     number.and_then(|n| n.checked_mul(factor)).ok_or_else(|| "expected a size as 256MiB".into())
+}
+
+/// A folder of archives. Staging and the checks know archives by the last part of its name.
+fn kpack_dir(text: &str) -> Result<TreePath, String> {
+    let dir = TreePath::new(text).map_err(|e| e.to_string())?;
+    if dir.file_name() == b".kpack" && dir.as_str().is_some() {
+        Ok(dir)
+    } else {
+        Err("its last part is not `.kpack`, as in lib/.kpack".to_owned())
+    }
 }

@@ -14,14 +14,14 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 
-use md5::{Digest, Md5};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
+use super::ahead::Ahead;
 use super::compress::{Compression, Encoder};
 use super::files::{self, Member, MemberKind};
 use super::render::{self, Templates};
-use super::spec::Package;
-use super::{Format, Options, Report};
+use super::spec::{Kind, Package};
+use super::{Format, Options, Report, shlibs};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
 use crate::tree::{Entry, Source, TreePath};
@@ -43,7 +43,7 @@ pub fn write(
         let entry = Entry::file(0o644, None, Source::bytes(bytes));
         tree.insert(path, entry).map_err(|occupied| {
             Error::failed(format!("package `{}`: {occupied}", package.name))
-                .hint("the copyright file and the changelog are made by gfxpack: leave them out")
+                .hint("the copyright file, the changelog and lintian's overrides are made by gfxpack: leave them out")
         })?;
     }
     let members = files::members(package, &tree, Format::Deb)?;
@@ -77,9 +77,13 @@ fn installed_size(members: &[Member<'_>]) -> u64 {
 }
 
 fn too_large(package: &Package, members: &[Member<'_>]) -> Error {
+    let of_group = match &package.kind {
+        Kind::Group { group } => format!(" of the group `{group}`"),
+        _ => String::new(),
+    };
     Error::failed(format!(
-        "package `{}` does not fit into a .deb: its content has {AR_LIMIT} bytes or more, and the \
-         format has 10 digits for it",
+        "package `{}`{of_group} does not fit into a .deb: its content has {AR_LIMIT} bytes or more, and \
+         the format has 10 digits for it",
         package.name
     ))
     .hint(format!(
@@ -89,21 +93,20 @@ fn too_large(package: &Package, members: &[Member<'_>]) -> Error {
 }
 
 /// Refuses what is sure to be too large before the first byte is written: content that is not
-/// compressed here, and kpacks, which are compressed already.
+/// compressed here, or was before, as kpacks.
 fn refuse_too_large(
     package: &Package,
     members: &[Member<'_>],
     compression: Compression,
 ) -> Result<()> {
+    if files::work(members) < AR_LIMIT && compression != Compression::None {
+        return Ok(());
+    }
     let least: u64 = if compression == Compression::None {
         let name = |member: &Member<'_>| tar::member_size(&stored_name(member), link(member), 0);
         tar::file_size(members.iter().map(name).sum::<u64>() + files::work(members))
     } else {
-        let kpack = |member: &Member<'_>| match &member.kind {
-            MemberKind::File { source: Source::Kpack(_), size } => *size,
-            _ => 0,
-        };
-        members.iter().map(kpack).sum()
+        files::compressed_already(members)?
     };
     if least < AR_LIMIT { Ok(()) } else { Err(too_large(package, members).into()) }
 }
@@ -138,10 +141,11 @@ fn write_data(
     let encoder = Encoder::new(limited, options.compression, options.threads).map_err(failed)?;
     let mut tar = tar::Writer::new(encoder);
     let mut sums: HashMap<&TreePath, [u8; 16]> = HashMap::new();
-    let mut buffer = Vec::new();
-    tar.member(tar::Type::Dir, b"./", b"", 0o755, package.date.max(0), 0).map_err(failed)?;
     // Symbolic links last, as dpkg-deb has them: what they point at is then there when they come.
     let is_link = |member: &&Member<'_>| matches!(member.kind, MemberKind::Symlink(_));
+    let contents = members.iter().filter_map(Member::content);
+    let mut contents = Ahead::new(contents, options.read_ahead);
+    tar.member(tar::Type::Dir, b"./", b"", 0o755, package.date.max(0), 0).map_err(failed)?;
     let links = members.iter().filter(is_link);
     for member in members.iter().filter(|member| !is_link(member)).chain(links) {
         let name = stored_name(member);
@@ -155,15 +159,18 @@ fn write_data(
                 let to = [b"./", to.as_bytes()].concat();
                 tar.member(tar::Type::HardLink, &name, &to, mode, mtime, 0)
             }
-            MemberKind::File { source, size } => {
+            MemberKind::File { size, .. } => {
                 tar.member(tar::Type::File, &name, b"", mode, mtime, *size).map_err(failed)?;
-                let mut md5 = Md5::new();
-                files::copy(member.path, source, *size, &mut buffer, |bytes| {
-                    md5.update(bytes);
+                let mut begun = false;
+                let md5 = contents.next(|bytes| {
+                    if !begun {
+                        tar.encoder().file(bytes, *size).map_err(failed)?;
+                        begun = true;
+                    }
                     monitor.advance(bytes.len() as u64);
                     tar.content(bytes).map_err(failed)
                 })?;
-                sums.insert(member.path, md5.finalize().into());
+                sums.insert(member.path, md5);
                 tar.pad()
             }
         }
@@ -211,8 +218,12 @@ fn control_member(
     if !md5sums.is_empty() {
         files.push(("md5sums", 0o644, md5sums));
     }
-    if members.iter().any(|member| files::is_in_linker_path(member.path)) {
+    if members.iter().filter(is_file).any(|m| files::renews_cache(package, m.path)) {
         files.push(("triggers", 0o644, b"activate-noawait ldconfig\n".to_vec()));
+    }
+    let shlibs = shlibs::shlibs(package, members);
+    if !shlibs.is_empty() {
+        files.push(("shlibs", 0o644, shlibs.into_bytes()));
     }
     for (name, script) in &texts.scripts {
         files.push((*name, 0o755, script.clone().into_bytes()));

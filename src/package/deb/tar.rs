@@ -49,6 +49,11 @@ impl<W: Write> Writer<W> {
         Self { out, written: 0 }
     }
 
+    /// What the file is written to.
+    pub(super) fn encoder(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Begins a member; a file's `size` bytes follow through [`content`](Self::content), then
     /// [`pad`](Self::pad). `link` is the target of a link.
     pub(super) fn member(

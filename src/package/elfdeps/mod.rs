@@ -7,7 +7,6 @@
 mod resolve;
 pub mod rpm;
 pub mod table;
-pub mod version;
 
 pub use resolve::{Options, relate};
 pub use table::{DebDepends, Distro};

@@ -16,6 +16,7 @@ use crate::config::Externals;
 use crate::elf::Needs;
 use crate::error::{Error, Errors, Result};
 use crate::package::files::in_linker_path;
+use crate::package::grammar::{self, rpm::Expression};
 use crate::package::spec::{Kind, Package, Relation, RelationKind};
 use crate::tree::{Entry, EntryKind, TreePath};
 
@@ -48,8 +49,9 @@ pub fn relate(
         found.push(set.package(number, externals, options, &mut faults));
     }
     let warnings = faults.finish(packages, options)?;
+    let offered: Vec<_> = found.iter().map(|found| found.rpm_provides.clone()).collect();
     for (number, found) in found.into_iter().enumerate() {
-        apply(packages, number, found);
+        apply(packages, number, found, &offered);
     }
     Ok(warnings)
 }
@@ -104,8 +106,11 @@ impl<'p> Set<'p> {
         let mut by_soname: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
         let mut faults = Vec::new();
         for (number, package) in packages.iter().enumerate() {
-            // The packages of groups, and what groups share, hold device code alone.
-            if matches!(package.kind, Kind::Group { .. } | Kind::Shared { .. } | Kind::Meta) {
+            // The packages of groups, and what groups share, hold device code alone; symbols are not loaded.
+            if matches!(
+                package.kind,
+                Kind::Group { .. } | Kind::Shared { .. } | Kind::Meta | Kind::Debug
+            ) {
                 continue;
             }
             for (path, entry) in package.tree.iter() {
@@ -405,20 +410,22 @@ impl Faults {
 
 /// The names that relations of a control file speak of.
 fn deb_names(relations: &[String]) -> impl Iterator<Item = String> {
-    relations.iter().flat_map(|relation| relation.split([',', '|'])).map(|relation| {
-        let end = relation.trim_start().find([' ', '(', ':', '[']);
-        let relation = relation.trim_start();
-        relation[..end.unwrap_or(relation.len())].trim().to_ascii_lowercase()
+    let read = relations.iter().filter_map(|text| grammar::deb::parse(text, "depends").ok());
+    read.flatten().flatten().map(|relation| relation.name.to_ascii_lowercase())
+}
+
+/// The names that relations of a spec file speak of. What a rich one says of a name is not the whole of it.
+fn rpm_names(relations: &[String]) -> impl Iterator<Item = String> {
+    let read = relations.iter().filter_map(|text| grammar::rpm::parse(text, "requires").ok());
+    read.flatten().filter_map(|expression| match expression {
+        Expression::Simple(relation) => Some(relation.name),
+        Expression::Rich { .. } => None,
     })
 }
 
-/// The names that relations of a spec file speak of.
-fn rpm_names(relations: &[String]) -> impl Iterator<Item = String> {
-    relations.iter().filter_map(|relation| relation.split_whitespace().next()).map(str::to_owned)
-}
-
-/// Puts what was found into a package, but for what the configuration speaks of itself.
-fn apply(packages: &mut [Package], number: usize, found: Found) {
+/// Puts what was found into a package, but for what the configuration speaks of itself. `offered` are the
+/// capabilities of each package's libraries.
+fn apply(packages: &mut [Package], number: usize, mut found: Found, offered: &[BTreeSet<String>]) {
     let names: Vec<String> = found.set.iter().map(|&other| packages[other].name.clone()).collect();
     let Some(package) = packages.get_mut(number) else { return };
     let given = |map: &BTreeMap<String, Vec<String>>, keys: &[&str]| -> Vec<String> {
@@ -429,13 +436,34 @@ fn apply(packages: &mut [Package], number: usize, found: Found) {
     let rpm_given = given(&package.rpm, &["requires", "recommends", "suggests"]);
     let rpm_given: BTreeSet<String> = rpm_names(&rpm_given).collect();
 
+    // A package that is only recommended is no longer needed for its libraries either.
+    let weak: BTreeSet<String> =
+        rpm_names(&given(&package.rpm, &["recommends", "suggests"])).collect();
+    for (&other, name) in found.set.iter().zip(&names) {
+        if weak.contains(name) {
+            found.rpm_requires.retain(|capability| !offered[other].contains(capability));
+        }
+    }
+
     let version = package.full_version();
     let depends = package.relations.entry(RelationKind::Depends).or_default();
     for name in names {
-        if deb_given.contains(&name.to_ascii_lowercase()) || rpm_given.contains(&name) {
-            continue;
-        }
         let exactly = Relation::exactly(name, version.clone());
+        match (
+            deb_given.contains(&exactly.name.to_ascii_lowercase()),
+            rpm_given.contains(&exactly.name),
+        ) {
+            (true, true) => continue,
+            (true, false) => {
+                found.rpm_requires.insert(exactly.rpm());
+                continue;
+            }
+            (false, true) => {
+                found.deb_settled.insert(exactly.deb());
+                continue;
+            }
+            (false, false) => {}
+        }
         // More than what `depends` of the definition says of it.
         depends.retain(|relation| relation.name != exactly.name);
         depends.push(exactly);

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::OnceLock;
 
-use super::version;
 use crate::elf::Needs;
+use crate::package::version::deb as version;
 
 /// A release of a distribution, whose base packages are related to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -36,6 +36,11 @@ impl<W: Write> Writer<W> {
         Self { out, written: 0, stripped }
     }
 
+    /// What the archive is written to.
+    pub(super) fn encoder(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Begins a member; its content follows through [`content`](Self::content), then [`pad`](Self::pad).
     pub(super) fn member(&mut self, name: &[u8], stat: &Stat) -> io::Result<()> {
         if self.stripped {

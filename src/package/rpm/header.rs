@@ -10,7 +10,7 @@ use ::rpm::{Header, HeaderEntry, IndexData, IndexSignatureTag, IndexTag, Lead, P
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::list::{Content, Listed};
+use super::list::{CLASSES, Class, Content, Listed};
 use super::preamble::{Dependency, List, Preamble};
 use super::signature;
 use crate::error::Error;
@@ -28,7 +28,7 @@ const RPM_VERSION: &str = "4.18.0";
 /// The number of SHA-256 among rpm's digests.
 const SHA256: u32 = 8;
 
-/// Digests in the front, in hexadecimal where the header has them so.
+/// What the front says of the content and is known once that was read. Digests are in hexadecimal.
 #[derive(Debug, Clone)]
 pub(super) struct Digests {
     /// Of each file; empty for what is no regular file.
@@ -37,19 +37,19 @@ pub(super) struct Digests {
     pub(super) archive: String,
     /// Of the compressed archive.
     pub(super) payload: String,
-    /// Of header and payload.
-    pub(super) md5: [u8; 16],
+    /// What the first bytes of each file say.
+    pub(super) classes: Vec<Class>,
 }
 
 impl Digests {
     /// Of the right lengths.
-    pub(super) fn placeholder(files: usize) -> Self {
+    pub(super) fn placeholder(list: &[Listed<'_>]) -> Self {
         let zeros = "0".repeat(64);
         Self {
-            files: vec![zeros.clone(); files],
+            files: vec![zeros.clone(); list.len()],
             archive: zeros.clone(),
             payload: zeros,
-            md5: [0; 16],
+            classes: list.iter().map(Class::of).collect(),
         }
     }
 }
@@ -106,12 +106,12 @@ impl Front<'_> {
     pub(super) fn build(&self, digests: &Digests, sizes: &Sizes) -> io::Result<Pieces> {
         let header =
             Header::from_entries(self.entries(digests, sizes), IndexTag::RPMTAG_HEADERIMMUTABLE);
-        let Package { name, .. } = self.package;
+        let name = self.package.rpm_name();
         let lead = Lead::new(&format!("{name}-{}", self.package.full_version()));
         let signature = Header::new_empty();
         let mut metadata = PackageMetadata { lead, signature, header };
         let header = metadata.header_bytes().map_err(io::Error::other)?;
-        metadata.signature = signature_header(&header, digests, sizes);
+        metadata.signature = signature_header(&header, sizes);
         let mut bytes = Vec::new();
         metadata.write(&mut bytes).map_err(io::Error::other)?;
         Ok(Pieces { bytes, header })
@@ -153,7 +153,7 @@ impl Front<'_> {
         put(1016, IndexData::I18NString(vec![group.to_owned()]));
         put(1021, string("linux"));
         put(1022, string(&*arch));
-        put(1044, string(format!("{}-{}.src.rpm", package.name, package.full_version())));
+        put(1044, string(format!("{}-{}.src.rpm", package.rpm_name(), package.full_version())));
         put(1064, string(RPM_VERSION));
         if !preamble.prefixes.is_empty() {
             put(1098, strings(&preamble.prefixes));
@@ -242,20 +242,21 @@ impl Front<'_> {
         put(1096, numbers(&|file| file.stat.inode));
         put(1097, strings(list.iter().map(|_| "")));
         let (mut dirs, mut dir_indexes) = (Dictionary::default(), Vec::new());
-        let (mut classes, mut class_indexes) = (Dictionary::default(), Vec::new());
         let mut names = Vec::new();
         for file in list {
             let (dir, name) = file.split();
             dir_indexes.push(dirs.index(&dir));
             names.push(name);
-            class_indexes.push(classes.index(file.class));
         }
         put(1116, IndexData::Int32(dir_indexes));
         put(1117, strings(names));
         put(1118, IndexData::StringArray(dirs.strings));
-        put(1140, numbers(&|file| file.color));
-        put(1141, IndexData::Int32(class_indexes));
-        put(1142, IndexData::StringArray(classes.strings));
+        if list.iter().any(|file| !file.capabilities.is_empty()) {
+            put(5010, strings(list.iter().map(|file| file.capabilities)));
+        }
+        put(1140, IndexData::Int32(digests.classes.iter().map(|class| class.color).collect()));
+        put(1141, IndexData::Int32(digests.classes.iter().map(|class| class.index).collect()));
+        put(1142, strings(CLASSES));
         put(5011, IndexData::Int32(vec![SHA256]));
     }
 }
@@ -279,13 +280,12 @@ impl Dictionary {
     }
 }
 
-fn signature_header(header: &[u8], digests: &Digests, sizes: &Sizes) -> Header<IndexSignatureTag> {
+fn signature_header(header: &[u8], sizes: &Sizes) -> Header<IndexSignatureTag> {
     let content = header.len() as u64 + sizes.payload;
     let build = |long: bool, reserved: usize| {
         let mut entries = vec![
             (269, string(render::hex(&Sha1::digest(header)))),
             (273, string(render::hex(&Sha256::digest(header)))),
-            (1004, IndexData::Bin(digests.md5.to_vec())),
             (1008, IndexData::Bin(vec![0; reserved])),
         ];
         if long {
@@ -306,8 +306,8 @@ fn signature_header(header: &[u8], digests: &Digests, sizes: &Sizes) -> Header<I
         // In eight bytes each, they and their alignment take more of the store: less is left in reserve,
         // so that the length stays. The store begins with two digests and their NULs: 41 + 65 bytes.
         let before = 41 + 65_usize;
-        let short = before.next_multiple_of(4) + 4 + 16 + 4;
-        let long = 41_usize.next_multiple_of(8) + 16 + 65 + 16;
+        let short = before.next_multiple_of(4) + 4 + 4;
+        let long = 41_usize.next_multiple_of(8) + 16 + 65;
         build(true, RESERVED + short - long)
     }
 }

@@ -1,10 +1,8 @@
 //! The file list of an `.rpm`: what the header's arrays say of each file, in rpm's order.
 
 use std::collections::HashMap;
-use std::io::Read;
 
 use super::cpio::Stat;
-use crate::error::{Error, Result};
 use crate::package::files::{Member, MemberKind};
 use crate::tree::{Source, TreePath};
 
@@ -58,9 +56,8 @@ pub(super) struct Listed<'a> {
     pub(super) path: &'a TreePath,
     pub(super) stat: Stat,
     pub(super) content: Content<'a>,
-    pub(super) class: &'static str,
-    /// 2 for 64-bit ELF files: what rpm tells the libraries of two architectures apart by.
-    pub(super) color: u32,
+    /// As libcap reads them.
+    pub(super) capabilities: &'a str,
     /// Index of the set of names that it belongs to, where it has several.
     pub(super) set: Option<usize>,
 }
@@ -113,7 +110,7 @@ fn is_system(path: &TreePath) -> bool {
 }
 
 /// The list, sorted by path as bytes, without the system's directories.
-pub(super) fn list<'a>(members: &'a [Member<'a>]) -> Result<Vec<Listed<'a>>> {
+pub(super) fn list<'a>(members: &'a [Member<'a>]) -> Vec<Listed<'a>> {
     let mut members: Vec<&Member<'_>> = members
         .iter()
         .filter(|member| !(matches!(member.kind, MemberKind::Dir) && is_system(member.path)))
@@ -125,10 +122,12 @@ pub(super) fn list<'a>(members: &'a [Member<'a>]) -> Result<Vec<Listed<'a>>> {
         MemberKind::HardLink { to, .. } => to,
         _ => member.path,
     };
-    let sources: HashMap<&TreePath, &Source> = members
+    let sources: HashMap<&TreePath, (&Source, &str)> = members
         .iter()
         .filter_map(|member| match member.kind {
-            MemberKind::File { source, .. } => Some((member.path, source)),
+            MemberKind::File { source, .. } => {
+                Some((member.path, (source, member.capabilities.as_str())))
+            }
             _ => None,
         })
         .collect();
@@ -143,14 +142,13 @@ pub(super) fn list<'a>(members: &'a [Member<'a>]) -> Result<Vec<Listed<'a>>> {
         let (kind, size, content) = match member.kind {
             MemberKind::Dir => (0o040_000, 0, Content::Dir),
             MemberKind::File { source, size } => (0o100_000, size, Content::File(source)),
-            MemberKind::HardLink { to, size } => (0o100_000, size, Content::File(sources[to])),
+            MemberKind::HardLink { to, size } => (0o100_000, size, Content::File(sources[to].0)),
             MemberKind::Symlink(target) => {
                 let text = std::str::from_utf8(target).expect("targets were checked to be UTF-8");
                 (0o120_000, target.len() as u64, Content::Symlink(text))
             }
         };
         let mode = if kind == 0o120_000 { 0o777 } else { member.mode };
-        let (class, color) = classify(member.path, content, size)?;
         let number = |n: usize| u32::try_from(n).expect("a header of 256 MiB has fewer files");
         list.push(Listed {
             path: member.path,
@@ -164,46 +162,67 @@ pub(super) fn list<'a>(members: &'a [Member<'a>]) -> Result<Vec<Listed<'a>>> {
                 size,
             },
             content,
-            class,
-            color,
+            capabilities: sources.get(target(member)).map_or("", |(_, capabilities)| capabilities),
             set: (links > 1).then_some(set),
         });
     }
-    Ok(list)
+    list
 }
 
-/// What `RPMTAG_FILECLASS` says: the beginning of what libmagic would, told from the first bytes.
-fn classify(path: &TreePath, content: Content<'_>, size: u64) -> Result<(&'static str, u32)> {
-    let source = match content {
-        Content::Dir => return Ok(("directory", 0)),
-        Content::Symlink(_) => return Ok(("", 0)),
-        Content::File(_) if size == 0 => return Ok(("empty", 0)),
-        Content::File(source) => source,
-    };
-    let mut start = Vec::with_capacity(512);
-    source
-        .open()
-        .and_then(|reader| reader.take(512).read_to_end(&mut start))
-        .map_err(|e| Error::failed(format!("cannot read the content of `/{path}`")).because(e))?;
-    let elf = start.strip_prefix(b"\x7fELF").filter(|_| start.len() >= 64);
-    Ok(match elf {
-        Some([2, 1, ..]) => {
-            let class = match (start[16], start[18]) {
-                (_, 224) => "ELF 64-bit LSB shared object, AMD GPU architecture version 1",
-                (1, _) => "ELF 64-bit LSB relocatable, x86-64, version 1 (SYSV)",
-                (2, _) => "ELF 64-bit LSB executable, x86-64, version 1 (SYSV)",
-                (3, _) => "ELF 64-bit LSB shared object, x86-64, version 1 (SYSV)",
-                _ => "ELF 64-bit LSB",
-            };
-            // Device code is no library of the host's architecture.
-            (class, if start[18] == 224 { 0 } else { 2 })
-        }
-        _ if start.starts_with(b"#!/bin/sh\n") => ("POSIX shell script, ASCII text executable", 0),
-        _ if start.starts_with(b"#!") => ("script text executable", 0),
-        _ if start.iter().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\r' | b'\t')) => {
-            ("ASCII text", 0)
-        }
-        // rpmbuild says nothing of what libmagic calls `data`.
-        _ => ("", 0),
-    })
+/// `RPMTAG_CLASSDICT`: the beginnings of what libmagic says. All of them are in each package, so that the header's length is
+/// known before the first file is read.
+pub(super) const CLASSES: [&str; 10] = [
+    // rpmbuild says nothing of links and of what libmagic calls `data`.
+    "",
+    "directory",
+    "empty",
+    "ASCII text",
+    "POSIX shell script, ASCII text executable",
+    "script text executable",
+    "ELF 64-bit LSB shared object, x86-64, version 1 (SYSV)",
+    "ELF 64-bit LSB executable, x86-64, version 1 (SYSV)",
+    "ELF 64-bit LSB relocatable, x86-64, version 1 (SYSV)",
+    "ELF 64-bit LSB shared object, AMD GPU architecture version 1",
+];
+
+/// What a file's first bytes say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Class {
+    /// Index in [`CLASSES`].
+    pub(super) index: u32,
+    /// 2 for 64-bit ELF files: what rpm tells the libraries of two architectures apart by.
+    pub(super) color: u32,
+}
+
+impl Class {
+    /// The class of a directory, a link, or an empty file.
+    pub(super) fn of(file: &Listed<'_>) -> Self {
+        let index = match file.content {
+            Content::Dir => 1,
+            Content::File(_) if file.stat.size == 0 => 2,
+            _ => 0,
+        };
+        Self { index, color: 0 }
+    }
+
+    /// The class of a file that begins like this; 512 bytes are looked at.
+    pub(super) fn of_content(start: &[u8]) -> Self {
+        let start = &start[..start.len().min(512)];
+        let (index, color) = match start {
+            // Class, data and, at 16 and 18, type and machine.
+            [0x7f, b'E', b'L', b'F', 2, 1, ..] if start.len() >= 64 => match (start[16], start[18])
+            {
+                // Device code is no library of the host's architecture.
+                (_, 224) => (9, 0),
+                (1, _) => (8, 2),
+                (2, _) => (7, 2),
+                _ => (6, 2),
+            },
+            [b'#', b'!', b'/', b'b', b'i', b'n', b'/', b's', b'h', b'\n', ..] => (4, 0),
+            [b'#', b'!', ..] => (5, 0),
+            _ if start.iter().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\r' | b'\t')) => (3, 0),
+            _ => (0, 0),
+        };
+        Self { index, color }
+    }
 }

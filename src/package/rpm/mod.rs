@@ -3,7 +3,9 @@
 //! The header comes first and holds digests of what follows, so its room is left free (digests have one
 //! length), the payload is streamed behind it, and the front is written then. The tags are those that
 //! rpmbuild writes; tests/packages.rs holds them against each other. Left out: `OPTFLAGS` (nothing was
-//! compiled) and the dictionaries that say which file needs what.
+//! compiled), the dictionaries that say which file needs what, and `SIGMD5`: the one digest that begins in the
+//! header and ends in the payload, for which a payload would have to be read again. What rpm 4.14 and later (the first
+//! with zstd) check is there: SHA-256 of header and payload.
 
 mod cpio;
 mod header;
@@ -18,15 +20,15 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use sha2::{Digest, Sha256};
 
 use super::compress::{Compression, Encoder};
-use super::files;
 use super::render::{self, Templates};
 use super::spec::{Arch, Package};
 use super::{Format, Options, Report};
+use super::{ahead, files};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
 use crate::tree::{Entry, Source};
 use header::{Digests, Front, Pieces, Sizes};
-use list::{Content, Listed};
+use list::{Class, Content, Listed};
 use preamble::{Dependency, List, Preamble, sense};
 
 /// Writes a package as `.rpm`; see [`super::write`].
@@ -47,7 +49,7 @@ pub fn write(
         })?;
     }
     let members = files::members(package, &tree, Format::Rpm)?;
-    let list = list::list(&members)?;
+    let list = list::list(&members);
     let installed: u64 = {
         let counted =
             |file: &&Listed<'_>| file.set.is_none_or(|set| set == file.stat.index as usize);
@@ -59,15 +61,15 @@ pub fn write(
     let failed = |e: io::Error| Errors::from(files::cannot_write(package, Format::Rpm, e));
     let front =
         Front { package, preamble: &preamble, list: &list, compression: options.compression };
-    let empty = front
-        .build(&Digests::placeholder(list.len()), &Sizes { installed, archive: 0, payload: 0 });
+    let empty =
+        front.build(&Digests::placeholder(&list), &Sizes { installed, archive: 0, payload: 0 });
     let empty = empty.map_err(failed)?;
     let start = empty.bytes.len() as u64;
     out.seek(SeekFrom::Start(start)).map_err(failed)?;
     let (digests, archive, payload) =
         write_payload(package, &list, large, options, &mut *out, monitor)?;
     let sizes = Sizes { installed, archive, payload };
-    let mut pieces = last_front(&front, digests, &sizes, start, out).map_err(failed)?;
+    let mut pieces = front.build(&digests, &sizes).map_err(failed)?;
     if let Some(signer) = &options.signer {
         pieces.sign(signer, package.date)?;
     }
@@ -88,7 +90,7 @@ fn read_preamble(
     let fault = |what: &str| render::preamble_fault(package, templates, what);
     let mut preamble = Preamble::parse(&text).map_err(|what| fault(&what))?;
     for (tag, expected) in [
-        ("Name", package.name.as_str()),
+        ("Name", package.rpm_name()),
         ("Version", &package.version),
         ("Release", &package.release),
         ("BuildArch", package.arch.rpm()),
@@ -103,9 +105,9 @@ fn read_preamble(
         let itself = Dependency { name, version: version.clone(), flags: sense::EQUAL };
         preamble.dependencies.push((List::Provides, itself));
     };
-    provide(package.name.clone());
+    provide(package.rpm_name().to_owned());
     if package.arch == Arch::X86_64 {
-        provide(format!("{}(x86-64)", package.name));
+        provide(format!("{}(x86-64)", package.rpm_name()));
     }
     let mut features = vec![
         ("CompressedFileNames", "3.0.4-1"),
@@ -119,6 +121,9 @@ fn read_preamble(
     }
     if list.iter().any(|file| file.set.is_some()) {
         features.push(("PartialHardlinkSets", "4.0.4-1"));
+    }
+    if list.iter().any(|file| !file.capabilities.is_empty()) {
+        features.push(("FileCaps", "4.6.1-1"));
     }
     if large {
         features.push(("LargeFiles", "4.12.0-1"));
@@ -199,7 +204,7 @@ fn write_payload(
     let compressed = Tee::new(BufWriter::with_capacity(1 << 18, out));
     let encoder = Encoder::new(compressed, options.compression, options.threads).map_err(failed)?;
     let mut archive = cpio::Writer::new(Tee::new(encoder), stripped);
-    let mut digests = Digests::placeholder(list.len());
+    let mut digests = Digests::placeholder(list);
     let mut buffer = Vec::new();
 
     // Names of one file come after all others, and together.
@@ -208,7 +213,7 @@ fn write_payload(
     together.sort_by_key(|file| (file.set, file.stat.index));
     let last: HashMap<usize, u32> =
         together.iter().filter_map(|file| Some((file.set?, file.stat.index))).collect();
-    let mut of_sets: HashMap<usize, String> = HashMap::new();
+    let mut of_sets: HashMap<usize, (String, Class)> = HashMap::new();
     for file in alone.chain(together.iter().copied()) {
         let name = [b"./", file.path.as_bytes()].concat();
         let with_content = file.set.is_none_or(|set| last[&set] == file.stat.index);
@@ -223,23 +228,34 @@ fn write_payload(
             Content::File(_) if !with_content => {}
             Content::File(source) => {
                 let mut sha256 = Sha256::new();
-                files::copy(file.path, source, stat.size, &mut buffer, |bytes| {
+                let content = ahead::Content { path: file.path, source, size: stat.size };
+                let mut class = None;
+                files::copy(&content, &mut buffer, |bytes| {
+                    if class.is_none() {
+                        class = Some(Class::of_content(bytes));
+                        archive.encoder().out.file(bytes, stat.size).map_err(failed)?;
+                    }
                     sha256.update(bytes);
                     monitor.advance(bytes.len() as u64);
                     archive.content(bytes).map_err(failed)
                 })?;
                 let digest = render::hex(&sha256.finalize());
+                let class = class.unwrap_or_else(|| Class::of(file));
                 match file.set {
-                    None => digests.files[file.stat.index as usize] = digest,
-                    Some(set) => drop(of_sets.insert(set, digest)),
+                    None => {
+                        digests.files[file.stat.index as usize] = digest;
+                        digests.classes[file.stat.index as usize] = class;
+                    }
+                    Some(set) => drop(of_sets.insert(set, (digest, class))),
                 }
             }
         }
         archive.pad().map_err(failed)?;
     }
     for file in together {
-        if let Some(digest) = file.set.and_then(|set| of_sets.get(&set)) {
+        if let Some((digest, class)) = file.set.and_then(|set| of_sets.get(&set)) {
             digests.files[file.stat.index as usize].clone_from(digest);
+            digests.classes[file.stat.index as usize] = *class;
         }
     }
     let (plain, size) = archive.finish().map_err(failed)?;
@@ -248,30 +264,6 @@ fn write_payload(
     digests.payload = render::hex(&compressed.digest.finalize());
     compressed.out.into_inner().map_err(|e| failed(e.into_error()))?;
     Ok((digests, size, compressed.written))
-}
-
-/// Builds the front, for which the payload is read again: rpm's MD5 is over header and payload.
-fn last_front(
-    front: &Front<'_>,
-    digests: Digests,
-    sizes: &Sizes,
-    start: u64,
-    out: &mut File,
-) -> io::Result<Pieces> {
-    let pieces = front.build(&digests, sizes)?;
-    let mut md5 = md5::Md5::new();
-    md5.update(&pieces.header);
-    out.seek(SeekFrom::Start(start))?;
-    let mut buffer = vec![0; 1 << 18];
-    let mut payload = sizes.payload;
-    while payload > 0 {
-        let most = usize::try_from(payload).unwrap_or(usize::MAX).min(buffer.len());
-        out.read_exact(&mut buffer[..most])?;
-        md5.update(&buffer[..most]);
-        payload -= most as u64;
-    }
-    let digests = Digests { md5: md5.finalize().into(), ..digests };
-    front.build(&digests, sizes)
 }
 
 /// Writes the front before the payload, and reads all for the file's own digest. Returns size and digest.

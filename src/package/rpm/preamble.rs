@@ -5,6 +5,8 @@
 //! known here, one that is given twice, and a section that says what to build.
 
 use crate::date;
+use crate::package::grammar::rpm::{self as grammar, Expression};
+use crate::package::spec::{Op, Relation};
 
 /// Bits of a dependency's flags.
 pub(super) mod sense {
@@ -241,13 +243,7 @@ impl Preamble {
             let when = When::named(script).filter(|_| *list == List::Requires);
             sense |= when.ok_or_else(|| format!("has the unknown qualifier `({script})`"))?.sense();
         }
-        for mut dependency in dependencies(value)? {
-            if *list == List::Provides && dependency.flags & !sense::EQUAL != 0 {
-                return Err(format!(
-                    "provides `{}` in a range: only `=` is possible",
-                    dependency.name
-                ));
-            }
+        for mut dependency in dependencies(value, base)? {
             dependency.flags |= sense;
             self.dependencies.push((*list, dependency));
         }
@@ -298,65 +294,30 @@ fn begin_section(header: &str) -> Result<Section, String> {
     if rest.is_empty() { Ok(section) } else { Err(format!("has options after `%{name}`")) }
 }
 
-/// Splits `foo >= 1.2, bar (baz or qux)` into dependencies.
-fn dependencies(text: &str) -> Result<Vec<Dependency>, String> {
-    let mut tokens: Vec<String> = Vec::new();
-    let mut depth = 0_u32;
-    let mut open = false;
-    for c in text.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => {
-                depth =
-                    depth.checked_sub(1).ok_or_else(|| format!("has a `)` too many: `{text}`"))?;
-            }
-            _ => {}
+/// The dependencies of a tag.
+fn dependencies(text: &str, tag: &str) -> Result<Vec<Dependency>, String> {
+    let read = grammar::parse(text, tag).map_err(|e| format!("has no relation: {e}"))?;
+    let dependency = |expression| match expression {
+        Expression::Simple(Relation { name, constraint }) => {
+            let (flags, version) = match constraint {
+                Some((op, version)) => (sense_of(op), version),
+                None => (0, String::new()),
+            };
+            Dependency { name, version, flags }
         }
-        if depth == 0 && (c == ',' || c.is_whitespace()) {
-            open = false;
-            continue;
-        }
-        if !open {
-            tokens.push(String::new());
-            open = true;
-        }
-        tokens.last_mut().expect("one is open").push(c);
-    }
-    if depth != 0 {
-        return Err(format!("has a `(` without its `)`: `{text}`"));
-    }
-    let operator = |token: &str| {
-        Some(match token {
-            "<" => sense::LESS,
-            "<=" => sense::LESS | sense::EQUAL,
-            "=" | "==" => sense::EQUAL,
-            ">=" => sense::GREATER | sense::EQUAL,
-            ">" => sense::GREATER,
-            _ => return None,
-        })
+        rich => Dependency { name: rich.to_string(), version: String::new(), flags: 0 },
     };
-    let mut found = Vec::new();
-    let mut tokens = tokens.into_iter().peekable();
-    while let Some(name) = tokens.next() {
-        if !name.starts_with(|c: char| c.is_ascii_alphanumeric() || "_/(".contains(c)) {
-            return Err(format!("has `{name}` where a name is expected: `{text}`"));
-        }
-        let (mut version, mut flags) = (String::new(), 0);
-        if let Some(bits) = tokens.peek().and_then(|token| operator(token)) {
-            tokens.next();
-            flags = bits;
-            version =
-                tokens.next().ok_or_else(|| format!("has no version at its end: `{text}`"))?;
-            if version.matches('-').count() > 1 || version.starts_with(['(', '<', '>', '=']) {
-                return Err(format!("has the version `{version}`, expected `version[-release]`"));
-            }
-            if name.starts_with('(') {
-                return Err(format!("compares a rich dependency with a version: `{text}`"));
-            }
-        }
-        found.push(Dependency { name, version, flags });
+    Ok(read.into_iter().map(dependency).collect())
+}
+
+fn sense_of(op: Op) -> u32 {
+    match op {
+        Op::Less => sense::LESS,
+        Op::LessEqual => sense::LESS | sense::EQUAL,
+        Op::Equal => sense::EQUAL,
+        Op::GreaterEqual => sense::GREATER | sense::EQUAL,
+        Op::Greater => sense::GREATER,
     }
-    Ok(found)
 }
 
 fn changelog(body: &str) -> Result<Vec<(i64, String, String)>, String> {
@@ -447,10 +408,10 @@ mod tests {
             ("Name: b\n", "gives `Name` again"),
             ("URL:\n", "gives `URL` no value"),
             ("Requires: %{name}\n", "has a macro"),
-            ("Requires: foo >=\n", "has no version at its end"),
-            ("Requires: >= 1\n", "has `>=` where a name is expected"),
-            ("Requires: (a and b\n", "without its `)`"),
-            ("Provides: a > 1\n", "in a range"),
+            ("Requires: foo >=\n", "at its end: expected a version"),
+            ("Requires: >= 1\n", "found `>`, expected a letter"),
+            ("Requires: (a and b\n", "a `(` has no `)`"),
+            ("Provides: a > 1\n", "expected `=`"),
             ("Requires(foo): a\n", "unknown qualifier `(foo)`"),
             ("word\n", "is no `Tag: value`"),
             ("%build\n", "begins the section `%build`"),

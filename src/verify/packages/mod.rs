@@ -10,7 +10,6 @@
 mod pack;
 mod relations;
 mod set;
-mod version;
 
 use std::collections::BTreeMap;
 use std::fs;

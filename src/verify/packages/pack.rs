@@ -10,9 +10,9 @@ use crate::artifact::{ArtifactName, ArtifactTree, GENERIC, shared_family};
 use crate::config::PackagingConfig;
 use crate::database::Owner;
 use crate::fatbin::bundle;
-use crate::package::Format;
 use crate::package::read::{FileReport, PackageReport, Visit, deb, rpm};
 use crate::package::spec::{check_name, check_version};
+use crate::package::{Format, is_library_name};
 use crate::read_at::{OpenFile, ReadAt};
 use crate::target::{Family, TargetId};
 use crate::tree::{Entry, EntryKind, Source, TreePath};
@@ -281,7 +281,9 @@ fn pack(
             "file" | "hard link" => {
                 let first = if entry.kind == "file" { &entry.path } else { link };
                 let hash = hashes.get(first).map(ToString::to_string).unwrap_or_default();
-                Some(format!("a file of mode {} with the digest {hash}", entry.mode))
+                // Libraries are executable in an .rpm, and in a .deb are not.
+                let mode = if is_library_name(&path) { mode & !0o111 } else { mode };
+                Some(format!("a file of mode {mode:04o} with the digest {hash}"))
             }
             _ => None,
         };

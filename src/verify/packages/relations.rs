@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use globset::{Glob, GlobSetBuilder};
 
+use super::found;
 use super::pack::Pack;
-use super::{found, version};
-use crate::package::Format;
+use crate::package::spec::Op;
+use crate::package::{Format, version};
 use crate::verify::finding::{Check, Finding};
 use crate::verify::needed::is_base;
 
@@ -61,14 +62,16 @@ impl Relation {
     }
 
     /// Whether what a package is known as meets this.
-    fn is_met_by(&self, provided: &Self) -> bool {
+    fn is_met_by(&self, provided: &Self, format: Format) -> bool {
         if self.name != provided.name {
             return false;
         }
         match (&self.version, &provided.version) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some((op, wanted)), Some((_, have))) => version::holds(have, op, wanted),
+            (Some((op, wanted)), Some((_, have))) => {
+                Op::parse(op).is_some_and(|op| version::holds(format, have, op, wanted))
+            }
         }
     }
 }
@@ -91,13 +94,13 @@ pub(super) fn check(packs: &[&Pack], external: &[Glob], findings: &mut Vec<Findi
     for relation in packs.iter().flat_map(|pack| &pack.provides) {
         provided.entry(&relation.name).or_default().push(relation);
     }
-    let is_met = |relation: &Relation| {
+    let is_met = |relation: &Relation, format| {
         let list = provided.get(relation.name.as_str());
-        list.is_some_and(|list| list.iter().any(|provided| relation.is_met_by(provided)))
+        list.is_some_and(|list| list.iter().any(|provided| relation.is_met_by(provided, format)))
     };
     for pack in packs {
         for wanted in pack.wants.iter().filter(|wanted| !wanted.weak && !wanted.any.is_empty()) {
-            if wanted.any.iter().any(is_met) {
+            if wanted.any.iter().any(|relation| is_met(relation, pack.format)) {
                 continue;
             }
             let of_set = wanted.any.iter().all(|relation| {
@@ -132,7 +135,12 @@ fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
     if pack.group().is_none() {
         return;
     }
-    let exactly = Relation::exactly(&format!("{}-generic", pack.definition()), &pack.version);
+    let host = match pack.definition() {
+        // The tests' programs are in the package that has their name.
+        tests if tests.ends_with("-tests") => tests.to_owned(),
+        definition => format!("{definition}-generic"),
+    };
+    let exactly = Relation::exactly(&host, &pack.version);
     let has = pack.wants.iter().any(|wanted| !wanted.weak && wanted.any == [exactly.clone()]);
     if !has {
         let ours = pack.wants.iter().find(|w| w.any.iter().any(|r| r.name == exactly.name));

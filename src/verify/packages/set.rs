@@ -28,12 +28,20 @@ pub(super) fn paths(packs: &[&Pack], findings: &mut Vec<Finding>) {
     }
 }
 
+/// What a package is called in both formats: in lower case, with Debian's endings.
+fn in_both(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let endings = [("-devel", "-dev"), ("-debuginfo", "-dbgsym")];
+    let ending = endings.iter().find_map(|(rpm, deb)| Some((name.strip_suffix(rpm)?, deb)));
+    ending.map_or_else(|| name.clone(), |(stem, deb)| format!("{stem}{deb}"))
+}
+
 /// A package in both formats is the same package: version, and the files below the install prefix.
 /// What each format has of its own (changelogs, licences) lies elsewhere.
 pub(super) fn formats(packs: &[Pack], prefix: &TreePath, findings: &mut Vec<Finding>) {
     let of = |format: Format| -> BTreeMap<String, &Pack> {
         let list = packs.iter().filter(|pack| pack.format == format);
-        list.map(|pack| (pack.name.to_ascii_lowercase(), pack)).collect()
+        list.map(|pack| (in_both(&pack.name), pack)).collect()
     };
     let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
     if debs.is_empty() || rpms.is_empty() {

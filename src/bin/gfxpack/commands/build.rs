@@ -5,17 +5,19 @@ use std::process::ExitCode;
 use gfxpack::artifact::{passed_over_in_shards, read_shards};
 use gfxpack::error::Result;
 use gfxpack::pipeline::plan_build;
-use gfxpack::split::Scope;
+use gfxpack::split::{KPACK_FOLDER, Scope};
 
 use super::package::{Plan, finish};
-use super::{jobs, package, passed_over_json, passed_over_line, recombine, split};
+use super::{package, packaging_jobs, passed_over_json, passed_over_line, recombine, split};
 use crate::args::{Build, Global};
 use crate::output::Ui;
 
 pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
-    let plan = Plan::load(&args.packaging)?;
-    let splitting = split::options(&args.splitting, Scope::Prefix)?;
-    let jobs = jobs(global);
+    let plan = Plan::load(&args.packaging, global.memory)?;
+    let in_usr = plan.staging.install_prefix.as_bytes() == b"usr";
+    let kpack_dir = if in_usr { "lib/.kpack" } else { KPACK_FOLDER };
+    let splitting = split::options(&args.splitting, Scope::Prefix, kpack_dir)?;
+    let jobs = packaging_jobs(global);
     let shards = read_shards(&args.input_shards_dir, &jobs, ui)?;
     let passed = passed_over_in_shards(&args.input_shards_dir)?;
     let definitions = plan.definitions.as_ref();
@@ -43,5 +45,6 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let mut report = serde_json::json!(report);
     report["split"] = split.into();
     report["passed_over"] = passed_over_json(&passed);
-    finish(&packages, &report, &args.packaging, &plan, &args.input_shards_dir, &jobs, ui)
+    let input = &args.input_shards_dir;
+    finish(&packages, &report, &args.packaging, &plan, input, &jobs, ui)
 }

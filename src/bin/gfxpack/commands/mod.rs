@@ -39,10 +39,23 @@ pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
     }
 }
 
+/// Bytes in flight between threads where no bound is given.
+const IN_FLIGHT: u64 = 64 << 20;
+
 /// The threads and the memory bound of this run.
 fn jobs(global: &Global) -> Jobs {
+    jobs_with(global, |memory| memory)
+}
+
+/// The same where packages are written: the bound is for that as well.
+fn packaging_jobs(global: &Global) -> Jobs {
+    jobs_with(global, gfxpack::package::in_flight)
+}
+
+fn jobs_with(global: &Global, in_flight: fn(u64) -> u64) -> Jobs {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    Jobs::new(global.jobs.map_or_else(cores, usize::from), global.memory)
+    let threads = global.jobs.map_or_else(cores, usize::from);
+    Jobs::new(threads, global.memory.map_or(IN_FLIGHT, in_flight))
 }
 
 /// `SOURCE_DATE_EPOCH`, where it is set.

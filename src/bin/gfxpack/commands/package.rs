@@ -9,10 +9,12 @@ use gfxpack::artifact::read_artifacts;
 use gfxpack::config::{PackagesConfig, PackagingConfig};
 use gfxpack::error::{Error, Errors, Result};
 use gfxpack::jobs::Jobs;
+use gfxpack::package::compat::System;
+use gfxpack::package::compress::Compression;
 use gfxpack::package::render::Templates;
 use gfxpack::package::set::{PackageFile, SetOptions};
 use gfxpack::package::spec::{Package as Planned, check_versions};
-use gfxpack::package::{Format, elfdeps, file_name};
+use gfxpack::package::{Format, elfdeps, file_name, version};
 use gfxpack::pipeline::{plan_packages, write_packages};
 use gfxpack::sign::Signer;
 use gfxpack::stage::{self, Options};
@@ -20,19 +22,20 @@ use gfxpack::tree::output::OutputDir;
 use gfxpack::tree::{TreePath, list};
 use indicatif::HumanBytes;
 
-use super::{jobs, sign, source_date};
+use super::{packaging_jobs, sign, source_date};
 use crate::args::{Global, Package, Packaging};
 use crate::output::Ui;
 
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
-    let plan = Plan::load(&args.packaging)?;
-    let jobs = jobs(global);
+    let plan = Plan::load(&args.packaging, global.memory)?;
+    let jobs = packaging_jobs(global);
     let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
     tell(&report, ui);
     let report = serde_json::json!({ "stage": report });
-    finish(&packages, &report, &args.packaging, &plan, &args.artifacts_dir, &jobs, ui)
+    let input = &args.artifacts_dir;
+    finish(&packages, &report, &args.packaging, &plan, input, &jobs, ui)
 }
 
 /// What the arguments and configuration files say about packaging.
@@ -41,19 +44,23 @@ pub struct Plan {
     pub definitions: Option<PackagesConfig>,
     pub staging: Options,
     templates: Templates,
+    /// Of `--memory`.
+    memory: Option<u64>,
     signer: Option<Arc<Signer>>,
 }
 
 impl Plan {
-    pub fn load(args: &Packaging) -> Result<Self> {
+    pub fn load(args: &Packaging, memory: Option<u64>) -> Result<Self> {
         let templates = match &args.templates {
             Some(dir) => Templates::with_overrides(dir)?,
             None => Templates::built_in(),
         };
         let install_prefix = install_prefix(&args.install_prefix)?;
+        check_compat(args)?;
         let mut faults = Vec::new();
         for format in &args.format {
-            let checked = check_versions(&args.version, &args.release, *format);
+            let written = version::map(&args.version).written;
+            let checked = check_versions(&written, &args.release, *format);
             faults.extend(checked.err().into_iter().flat_map(Errors::into_vec));
         }
         Errors::check((), faults)?;
@@ -75,6 +82,7 @@ impl Plan {
                 relations: (!args.no_auto_deps).then_some(relations),
             },
             templates,
+            memory,
             signer,
         })
     }
@@ -118,6 +126,11 @@ fn signer_for(args: &Packaging) -> Result<Option<Arc<Signer>>> {
 
 /// Prints what staging found.
 pub fn tell(report: &stage::Report, ui: &Ui) {
+    if let Some(stage::Version { given, written }) = &report.version {
+        ui.remark(&format!(
+            "version {given} → {written}, which dpkg and rpm put in the same order"
+        ));
+    }
     for warning in &report.warnings {
         ui.warning(warning);
     }
@@ -153,13 +166,10 @@ pub fn finish(
     let mut formats = args.format.clone();
     formats.sort();
     formats.dedup();
-    let compression = |format| match format {
-        Format::Deb => args.deb_compression,
-        Format::Rpm => args.rpm_compression,
-    };
     let options = SetOptions {
-        formats: formats.into_iter().map(|format| (format, compression(format))).collect(),
+        formats: formats.into_iter().map(|format| (format, compression(args, format))).collect(),
         templates: plan.templates.clone(),
+        memory: plan.memory,
         signer: plan.signer.clone(),
         sign_debs: args.deb_detached_signature,
     };
@@ -178,6 +188,34 @@ pub fn finish(
         files.iter().map(lines).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// The compression of a format: what is asked for, or what all systems of `--compat` read.
+fn compression(args: &Packaging, format: Format) -> Compression {
+    let asked = match format {
+        Format::Deb => args.deb_compression,
+        Format::Rpm => args.rpm_compression,
+    };
+    asked.unwrap_or_else(|| System::common(&args.compat, format))
+}
+
+/// Refuses a compression that a system of `--compat` cannot read.
+fn check_compat(args: &Packaging) -> Result<()> {
+    let mut faults = Vec::new();
+    for &format in &args.format {
+        let how = compression(args, format);
+        for system in &args.compat {
+            if let Err(why) = system.check(format, how) {
+                let option = format!("--{format}-compression {how}");
+                faults.push(Error::usage(format!("{option} and --compat {system}: {why}")).hint(
+                    format!(
+                        "leave --{format}-compression out, or say xz:6 or none, or drop the system"
+                    ),
+                ));
+            }
+        }
+    }
+    Errors::check((), faults)
 }
 
 fn with_report(mut json: serde_json::Value, report: &serde_json::Value) -> serde_json::Value {

@@ -13,7 +13,8 @@ use gfxpack::error::{Error, Errors, Result};
 use gfxpack::jobs::Jobs;
 use gfxpack::kpack::writer::Compression;
 use gfxpack::pipeline::{Batch, Item, split_all, write_artifacts};
-use gfxpack::split::{IsaContent, Layout, MarkerForm, Options, Report, Scope};
+use gfxpack::split::{IsaContent, KPACK_FOLDER, Layout, MarkerForm, Options, Report, Scope};
+use gfxpack::tree::TreePath;
 use gfxpack::tree::dir::Copying;
 use gfxpack::tree::output::OutputDir;
 use indicatif::HumanBytes;
@@ -24,7 +25,7 @@ use crate::output::{Ui, error_json};
 use crate::table::printable;
 
 pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
-    let options = options(&args.splitting, Scope::Component)?;
+    let options = options(&args.splitting, Scope::Component, KPACK_FOLDER)?;
     let jobs = jobs(global);
     match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
         (Some(dir), _) => one(dir, args, &options, &jobs, ui),
@@ -188,8 +189,9 @@ pub fn databases(args: &args::Databases) -> Result<Databases> {
     })
 }
 
-/// The library's options from the arguments that `split` and `build` share.
-pub fn options(args: &Splitting, scope: Scope) -> Result<Options> {
+/// The library's options from the arguments that `split` and `build` share, and what is meant where an
+/// argument is left out.
+pub fn options(args: &Splitting, scope: Scope, kpack_dir: &str) -> Result<Options> {
     Ok(Options {
         databases: databases(&args.databases)?,
         scope: match args.kpack_scope {
@@ -201,6 +203,10 @@ pub fn options(args: &Splitting, scope: Scope) -> Result<Options> {
         layout: match args.kpack_layout {
             args::Layout::Stage => Layout::Stage,
             args::Layout::InPlace => Layout::InPlace,
+        },
+        folder: match &args.kpack_dir {
+            Some(dir) => dir.clone(),
+            None => TreePath::new(kpack_dir).expect("a clean path"),
         },
         compression: match args.compression {
             args::KpackCompression::Zstd => Compression::Zstd { level: args.compression_level },

@@ -1,0 +1,156 @@
+//! Reads the content of files one after the other, some of it ahead, so that the MD5 of several files can be
+//! worked out side by side ([`super::md5`]). What was read waits in a window of bounded size until its turn comes.
+
+use std::collections::VecDeque;
+use std::io::Read;
+
+use super::files::{cannot_read, longer_than_it_was};
+use super::md5;
+use crate::error::Result;
+use crate::tree::{Source, TreePath};
+
+/// What is read at a time. A multiple of [`md5::BLOCK`].
+const CHUNK: usize = 256 * 1024;
+
+/// A file to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Content<'a> {
+    pub(super) path: &'a TreePath,
+    pub(super) source: &'a Source,
+    pub(super) size: u64,
+}
+
+/// Files that are read in order, and the window.
+pub(super) struct Ahead<'a> {
+    to_come: VecDeque<Content<'a>>,
+    /// The file that is being read, which is the last in the window, and what is left of it.
+    open: Option<(Content<'a>, Box<dyn Read + Send + 'a>, u64)>,
+    window: VecDeque<InWindow>,
+    /// Buffers in the window, and how many there may be.
+    held: usize,
+    most: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+/// A file of which some is in the window.
+struct InWindow {
+    /// All but the last are whole chunks.
+    chunks: VecDeque<Vec<u8>>,
+    /// Bytes at the front of `chunks` that are in the digest.
+    digested: usize,
+    digest: md5::Stream,
+    size: u64,
+    /// Whether the end was read.
+    whole: bool,
+}
+
+impl InWindow {
+    /// What of the first chunk that is not in the digest yet can go into it: whole blocks.
+    fn ready(&self) -> &[u8] {
+        let chunk = self.chunks.get(self.digested / CHUNK).map_or(&[][..], Vec::as_slice);
+        let rest = chunk.get(self.digested % CHUNK..).unwrap_or_default();
+        &rest[..rest.len() - rest.len() % md5::BLOCK]
+    }
+
+    /// Whether the first chunk can go: all of it is in the digest but what [`md5::Stream::finish`] takes.
+    fn first_is_done(&self) -> bool {
+        self.chunks
+            .front()
+            .is_some_and(|chunk| self.digested >= chunk.len() - chunk.len() % md5::BLOCK)
+    }
+}
+
+impl<'a> Ahead<'a> {
+    /// Will read these files, with at most about `memory` bytes waiting.
+    pub(super) fn new(files: impl IntoIterator<Item = Content<'a>>, memory: u64) -> Self {
+        Self {
+            to_come: files.into_iter().collect(),
+            open: None,
+            window: VecDeque::new(),
+            held: 0,
+            most: usize::try_from(memory / CHUNK as u64).unwrap_or(usize::MAX).max(1),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Gives the content of the next file in pieces, and returns its MD5.
+    pub(super) fn next(&mut self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<[u8; 16]> {
+        let mut rest = Vec::new();
+        loop {
+            self.fill()?;
+            let file =
+                self.window.front_mut().expect("the caller asks for as many files as there are");
+            if file.first_is_done() {
+                let chunk = file.chunks.pop_front().expect("there is a first");
+                file.digested = file.digested.saturating_sub(chunk.len());
+                let end = chunk.len() - chunk.len() % md5::BLOCK;
+                rest.extend_from_slice(&chunk[end..]);
+                take(&chunk)?;
+                self.held -= 1;
+                self.spare.push(chunk);
+            } else if file.chunks.is_empty() && file.whole {
+                let digest = file.digest.clone().finish(file.size, &rest);
+                self.window.pop_front();
+                return Ok(digest);
+            } else {
+                self.digest();
+            }
+        }
+    }
+
+    /// Reads until the window is full.
+    fn fill(&mut self) -> Result<()> {
+        while self.held < self.most {
+            let Some((content, reader, left)) = &mut self.open else {
+                let Some(content) = self.to_come.pop_front() else { break };
+                let reader = content.source.open().map_err(|e| cannot_read(&content, e))?;
+                self.open = Some((content, reader, content.size));
+                self.window.push_back(InWindow {
+                    chunks: VecDeque::new(),
+                    digested: 0,
+                    digest: md5::Stream::new(),
+                    size: content.size,
+                    whole: false,
+                });
+                continue;
+            };
+            let file = self.window.back_mut().expect("an open file is in it");
+            let mut chunk = self.spare.pop().unwrap_or_default();
+            let wanted = usize::try_from(*left).unwrap_or(CHUNK).min(CHUNK);
+            chunk.resize(wanted, 0);
+            reader.read_exact(&mut chunk).map_err(|e| cannot_read(content, e))?;
+            *left -= wanted as u64;
+            if wanted > 0 {
+                file.chunks.push_back(chunk);
+                self.held += 1;
+            }
+            if *left == 0 {
+                longer_than_it_was(content, reader)?;
+                file.whole = true;
+                self.open = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with the digests of the first file and of those after it.
+    fn digest(&mut self) {
+        let mut lanes: Vec<&mut InWindow> = self
+            .window
+            .iter_mut()
+            .filter(|file| !file.ready().is_empty())
+            .take(md5::LANES)
+            .collect();
+        let Some(len) = lanes.iter().map(|file| file.ready().len()).min() else { return };
+        let mut digests: Vec<md5::Stream> = lanes.iter().map(|file| file.digest.clone()).collect();
+        {
+            let mut digests: Vec<&mut md5::Stream> = digests.iter_mut().collect();
+            let pieces: Vec<&[u8]> = lanes.iter().map(|file| &file.ready()[..len]).collect();
+            md5::Stream::update(&mut digests, &pieces);
+        }
+        for (file, digest) in lanes.iter_mut().zip(digests) {
+            file.digest = digest;
+            file.digested += len;
+        }
+    }
+}

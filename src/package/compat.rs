@@ -1,0 +1,104 @@
+//! What the package managers of older systems can unpack.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Format;
+use super::compress::Compression;
+
+/// A system that packages have to install on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct System {
+    name: &'static str,
+    format: Format,
+    /// Its package manager, and whether that reads zstd.
+    manager: &'static str,
+    zstd: bool,
+}
+
+/// dpkg reads zstd since 1.21.18; Ubuntu's own does since 21.10. rpm does since 4.14 where it is built with it, which EL 8's
+/// is since 8.2 (Red Hat bug 1715799); the first of SLE 15 are not, and its own packages are xz.
+const SYSTEMS: [System; 12] = [
+    System::new("debian11", Format::Deb, "dpkg 1.20", false),
+    System::new("debian12", Format::Deb, "dpkg 1.21.22", true),
+    System::new("debian13", Format::Deb, "dpkg 1.22", true),
+    System::new("ubuntu20.04", Format::Deb, "dpkg 1.19", false),
+    System::new("ubuntu22.04", Format::Deb, "dpkg 1.21.1ubuntu2", true),
+    System::new("ubuntu24.04", Format::Deb, "dpkg 1.22", true),
+    System::new("el7", Format::Rpm, "rpm 4.11", false),
+    System::new("el8", Format::Rpm, "rpm 4.14 of EL 8.2", true),
+    System::new("el9", Format::Rpm, "rpm 4.16", true),
+    System::new("el10", Format::Rpm, "rpm 4.19", true),
+    System::new("sle15", Format::Rpm, "rpm 4.14", false),
+    System::new("sle16", Format::Rpm, "rpm 4.20", true),
+];
+
+/// A system that is not in the table.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not known; the systems are {list}", list = System::names())]
+pub struct UnknownSystem(String);
+
+impl System {
+    const fn new(name: &'static str, format: Format, manager: &'static str, zstd: bool) -> Self {
+        Self { name, format, manager, zstd }
+    }
+
+    fn names() -> String {
+        SYSTEMS.map(|system| system.name).join(", ")
+    }
+
+    /// Whether it can unpack a package of this format that is compressed so; if not, why. Of a format that is not its own it
+    /// asks nothing.
+    pub fn check(&self, format: Format, compression: Compression) -> Result<(), String> {
+        match compression {
+            Compression::Zstd { .. } if format == self.format && !self.zstd => {
+                Err(format!("{self} has {}, which cannot read {compression}", self.manager))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The compression of a format that all of these systems read: the default where they do.
+    pub fn common(systems: &[Self], format: Format) -> Compression {
+        let default = Compression::default();
+        let all = systems.iter().all(|system| system.check(format, default).is_ok());
+        if all { default } else { Compression::Xz { level: 6 } }
+    }
+}
+
+impl FromStr for System {
+    type Err = UnknownSystem;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSystem> {
+        let found = SYSTEMS.into_iter().find(|system| system.name == text);
+        found.ok_or_else(|| UnknownSystem(text.to_owned()))
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_decides_and_each_for_its_format() {
+        let common = |names: &[&str], format| {
+            let systems: Vec<System> = names.iter().map(|name| name.parse().unwrap()).collect();
+            System::common(&systems, format).to_string()
+        };
+        let default = Compression::default().to_string();
+        assert_eq!(common(&[], Format::Deb), default);
+        assert_eq!(common(&["debian12", "el8"], Format::Deb), default);
+        assert_eq!(common(&["debian12", "debian11", "el8"], Format::Deb), "xz:6");
+        assert_eq!(common(&["debian11", "el8"], Format::Rpm), default);
+        assert_eq!(common(&["el9", "sle15"], Format::Rpm), "xz:6");
+        assert!(
+            "debian10".parse::<System>().unwrap_err().to_string().contains("debian11, debian12")
+        );
+    }
+}

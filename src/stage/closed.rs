@@ -1,0 +1,432 @@
+//! Whether the packages of a set can be installed: what they need of each other is there, and nothing needs
+//! itself in the end.
+//!
+//! What must be there is looked at alone (`Depends`, `Pre-Depends`, `Requires`), in each format. A name that no
+//! package of the set has comes from elsewhere, unless it is called as one of a definition's packages would be.
+//! Packages that need each other in a circle can be installed in no order; where there are alternatives, one of
+//! them is enough.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::relate::{generic_name, group_name};
+use crate::config::{PackagesConfig, PackagingConfig};
+use crate::error::{Error, Errors, Result};
+use crate::package::grammar::{self, rpm::Expression, rpm::RichOp};
+use crate::package::spec::{Package, Relation, RelationKind};
+use crate::package::{Format, render, version};
+
+/// What a package needs: one of these.
+struct Need {
+    text: String,
+    any: Vec<Relation>,
+}
+
+/// Checks the relations of all packages; all faults are reported.
+pub(super) fn check(
+    packages: &[Package],
+    groups: &PackagingConfig,
+    config: &PackagesConfig,
+) -> Result<()> {
+    let mut told = BTreeSet::new();
+    let mut faults = Vec::new();
+    for format in [Format::Deb, Format::Rpm] {
+        let set = Set::new(packages, format);
+        let absent = absent(&set, groups, config);
+        let mut needs: Vec<Vec<(String, BTreeSet<usize>)>> = Vec::new();
+        for (number, package) in packages.iter().enumerate() {
+            let mut of_package = Vec::new();
+            for need in set.needs(package) {
+                match set.meet(&need, &absent) {
+                    Met::By(others) if !others.contains(&number) => {
+                        of_package.push((need.text, others));
+                    }
+                    Met::By(_) | Met::Elsewhere => {}
+                    Met::Otherwise(there) => {
+                        let message = format!(
+                            "package `{}`: needs `{}`, but the set has {there}",
+                            package.name, need.text
+                        );
+                        if told.insert(message.clone()) {
+                            faults.push(Error::usage(message).hint(
+                                "leave the version out, or write `{version}` for that of the set",
+                            ));
+                        }
+                    }
+                    Met::Absent(hint) => {
+                        let message = format!(
+                            "package `{}`: needs `{}`, which the set does not make",
+                            package.name, need.text
+                        );
+                        if told.insert(message.clone()) {
+                            faults.push(Error::usage(message).hint(hint));
+                        }
+                    }
+                }
+            }
+            needs.push(of_package);
+        }
+        for (number, package) in packages.iter().enumerate() {
+            for (text, other) in set.excluded(number) {
+                let message = format!(
+                    "package `{}`: `{text}` excludes {} ({}) of the same set",
+                    package.name,
+                    packages[other].name,
+                    packages[other].full_version()
+                );
+                if told.insert(message.clone()) {
+                    faults.push(Error::usage(message).hint(
+                        "the packages of a set can be installed together: name versions before it, as with \
+                         `{version}`",
+                    ));
+                }
+            }
+        }
+        for circle in circles(&needs) {
+            let names: BTreeSet<usize> = circle.iter().map(|(number, _)| *number).collect();
+            if !told.insert(format!("{names:?}")) {
+                continue;
+            }
+            let steps: Vec<String> = circle
+                .iter()
+                .map(|(number, text)| format!("`{}` needs `{text}`", packages[*number].name))
+                .collect();
+            faults.push(
+                Error::usage(format!("packages need each other in a circle: {}", steps.join(", ")))
+                    .hint(
+                        "make one package of them, or put files into another; or, where one works without \
+                         the other, make its relation weaker in both formats, as \"deb\": {\"recommends\": \
+                         [\"NAME\"]}, \"rpm\": {\"recommends\": [\"NAME\"]}",
+                    ),
+            );
+        }
+    }
+    Errors::check((), faults)
+}
+
+/// Checks that no package has what gfxpack itself puts into one, as its copyright file: that is possible where
+/// everything is installed below `/usr`.
+pub(super) fn check_made_paths(packages: &[Package]) -> Result<()> {
+    let mut faults = Vec::new();
+    for made_for in packages {
+        for path in render::made_paths(made_for) {
+            let holders = packages.iter().filter(|package| package.tree.get(&path).is_some());
+            faults.extend(holders.map(|holder| {
+                Error::failed(format!(
+                    "/{path} of the package {} is made by gfxpack for {}",
+                    holder.name, made_for.name
+                ))
+                .hint("leave it out with `exclude`")
+            }));
+        }
+    }
+    Errors::check((), faults)
+}
+
+/// How a need is met.
+enum Met {
+    /// By any of these packages.
+    By(BTreeSet<usize>),
+    /// By what is not of the set.
+    Elsewhere,
+    /// By nothing: the set does not make it. What to do about it.
+    Absent(String),
+    /// The set has it in another version alone.
+    Otherwise(String),
+}
+
+/// The packages by what they are known as.
+struct Set<'p> {
+    format: Format,
+    /// By name: package and version, where it has one.
+    provided: BTreeMap<String, Vec<(usize, Option<String>)>>,
+    packages: &'p [Package],
+}
+
+impl<'p> Set<'p> {
+    fn new(packages: &'p [Package], format: Format) -> Self {
+        let mut provided: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        for (number, package) in packages.iter().enumerate() {
+            let mut add = |name: &str, version: Option<String>| {
+                provided.entry(name.to_owned()).or_default().push((number, version));
+            };
+            let version = package.full_version();
+            match format {
+                Format::Deb => add(&package.name, Some(version.clone())),
+                Format::Rpm => add(package.rpm_name(), Some(version.clone())),
+            }
+            if format == Format::Deb && package.deb_name() != package.name {
+                add(&package.deb_name(), Some(version));
+            }
+            let of_model = package.relations.get(&RelationKind::Provides).into_iter().flatten();
+            for relation in of_model.cloned().chain(texts(package, format, &["provides"])) {
+                let version = relation.constraint.map(|(_, version)| version);
+                add(&relation.name, version.clone());
+                let lower = relation.name.to_ascii_lowercase();
+                if format == Format::Deb && lower != relation.name {
+                    add(&lower, version);
+                }
+            }
+        }
+        Self { format, provided, packages }
+    }
+
+    /// What a package cannot be installed without.
+    fn needs(&self, package: &Package) -> Vec<Need> {
+        let of_model = package.relations.get(&RelationKind::Depends).into_iter().flatten();
+        let mut needs: Vec<Need> = of_model
+            .map(|relation| Need {
+                text: match self.format {
+                    Format::Deb => relation.deb(),
+                    Format::Rpm => relation.rpm(),
+                },
+                any: vec![relation.clone()],
+            })
+            .collect();
+        let written = |alternatives: &[Relation]| {
+            alternatives.iter().map(Relation::deb).collect::<Vec<_>>().join(" | ")
+        };
+        match self.format {
+            Format::Deb => {
+                let texts = ["pre-depends", "depends"].into_iter();
+                for text in texts.filter_map(|key| package.deb.get(key)).flatten() {
+                    let list = grammar::deb::parse(text, "depends").unwrap_or_default();
+                    needs.extend(list.into_iter().map(|any| Need { text: written(&any), any }));
+                }
+            }
+            Format::Rpm => {
+                for text in package.rpm.get("requires").into_iter().flatten() {
+                    for expression in grammar::rpm::parse(text, "requires").unwrap_or_default() {
+                        let text = expression.to_string();
+                        let all = all_of(expression).into_iter();
+                        needs.extend(all.map(|any| Need { text: text.clone(), any }));
+                    }
+                }
+            }
+        }
+        needs
+    }
+
+    /// Packages of the set that a package cannot be installed with, and by which of its relations. An `.rpm`
+    /// obsoletes by name alone.
+    fn excluded(&self, number: usize) -> Vec<(String, usize)> {
+        let keys: &[&str] = match self.format {
+            Format::Deb => &["conflicts", "breaks"],
+            Format::Rpm => &["conflicts", "obsoletes"],
+        };
+        let package = &self.packages[number];
+        let mut excluded = Vec::new();
+        for key in keys {
+            for relation in texts(package, self.format, &[key]) {
+                let text = match self.format {
+                    Format::Deb => relation.deb(),
+                    Format::Rpm => relation.rpm(),
+                };
+                for (other, have) in self.provided.get(&relation.name).into_iter().flatten() {
+                    let by_name = self.packages[*other].rpm_name() == relation.name;
+                    if *other == number || *key == "obsoletes" && !by_name {
+                        continue;
+                    }
+                    let holds = relation.constraint.as_ref().is_none_or(|(op, wanted)| {
+                        let have = have.as_deref();
+                        have.is_some_and(|have| version::holds(self.format, have, *op, wanted))
+                    });
+                    if holds {
+                        excluded.push((text.clone(), *other));
+                    }
+                }
+            }
+        }
+        excluded
+    }
+
+    fn meet(&self, need: &Need, absent: &BTreeMap<String, String>) -> Met {
+        let mut met = BTreeSet::new();
+        let mut there = BTreeSet::new();
+        let mut hint = None;
+        for relation in &need.any {
+            let Some(provided) = self.provided.get(&relation.name) else {
+                match absent.get(&relation.name) {
+                    Some(found) => hint = hint.or_else(|| Some(found.clone())),
+                    None => return Met::Elsewhere,
+                }
+                continue;
+            };
+            for (number, have) in provided {
+                let holds = match (&relation.constraint, have) {
+                    (None, _) => true,
+                    (Some(_), None) => false,
+                    (Some((op, wanted)), Some(have)) => {
+                        version::holds(self.format, have, *op, wanted)
+                    }
+                };
+                if holds {
+                    met.insert(*number);
+                } else {
+                    let have = have.as_deref().unwrap_or("no version of it");
+                    there.insert(format!("{} ({have})", self.packages[*number].name));
+                }
+            }
+        }
+        match (met.is_empty(), hint) {
+            (false, _) => Met::By(met),
+            (true, Some(hint)) if there.is_empty() => Met::Absent(hint),
+            _ => Met::Otherwise(there.into_iter().collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
+/// The relations in texts of a package, where each stands for itself.
+fn texts<'p>(
+    package: &'p Package,
+    format: Format,
+    keys: &'p [&'p str],
+) -> impl Iterator<Item = Relation> {
+    let map = match format {
+        Format::Deb => &package.deb,
+        Format::Rpm => &package.rpm,
+    };
+    let all = keys.iter().filter_map(|key| Some((*key, map.get(*key)?)));
+    all.flat_map(move |(key, texts)| {
+        texts.iter().flat_map(move |text| -> Vec<Relation> {
+            match format {
+                Format::Deb => grammar::deb::parse(text, key)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                Format::Rpm => {
+                    let read = grammar::rpm::parse(text, key).unwrap_or_default().into_iter();
+                    read.filter_map(|expression| match expression {
+                        Expression::Simple(relation) => Some(relation),
+                        Expression::Rich { .. } => None,
+                    })
+                    .collect()
+                }
+            }
+        })
+    })
+}
+
+/// What a relation of an `.rpm` needs in any case, as a list of alternatives: conditions are left out.
+fn all_of(expression: Expression) -> Vec<Vec<Relation>> {
+    match expression {
+        Expression::Simple(relation) => vec![vec![relation]],
+        Expression::Rich { first, rest } => match rest.first().map(|(op, _)| *op) {
+            None => all_of(*first),
+            Some(RichOp::And | RichOp::With) => {
+                let rest = rest.into_iter().flat_map(|(_, operand)| all_of(operand));
+                all_of(*first).into_iter().chain(rest).collect()
+            }
+            Some(RichOp::Or) => {
+                let operands = std::iter::once(*first).chain(rest.into_iter().map(|(_, one)| one));
+                let simple = operands.map(|operand| match operand {
+                    Expression::Simple(relation) => Some(relation),
+                    Expression::Rich { .. } => None,
+                });
+                simple.collect::<Option<Vec<_>>>().into_iter().collect()
+            }
+            Some(RichOp::Without) => all_of(*first),
+            Some(RichOp::If | RichOp::Unless | RichOp::Else) => Vec::new(),
+        },
+    }
+}
+
+/// Names that packages of the set would have, with what to do about one that is needed and not there.
+fn absent(
+    set: &Set<'_>,
+    groups: &PackagingConfig,
+    config: &PackagesConfig,
+) -> BTreeMap<String, String> {
+    let mut absent = BTreeMap::new();
+    let of_all = groups.architecture_groups.keys();
+    let own = groups.component_overrides.values().flat_map(|own| own.architecture_groups.keys());
+    let known: BTreeSet<&String> = of_all.chain(own).collect();
+    for definition in &config.packages {
+        let name = &definition.name;
+        let mut add = |package: String, hint: String| {
+            let lower = package.to_ascii_lowercase();
+            for package in [package, lower] {
+                if !set.provided.contains_key(&package) {
+                    absent.insert(package, hint.clone());
+                }
+            }
+        };
+        add(name.clone(), format!("no artifact has a file for `{name}`: see its `contents`"));
+        let plain = set.provided.contains_key(name.as_str());
+        add(
+            generic_name(name),
+            match plain {
+                true => format!("`{name}` has no device code: its one package is `{name}`"),
+                false => format!("no artifact has a file for `{name}`: see its `contents`"),
+            },
+        );
+        for group in &known {
+            add(
+                group_name(name, group),
+                format!("no shard has code of `{name}` for the group {group}"),
+            );
+        }
+        add(format!("{name}-kernels"), format!("no shard has device code of `{name}`"));
+    }
+    absent
+}
+
+/// Circles of needs. A package can be installed once all that it needs can; what is left cannot.
+fn circles(needs: &[Vec<(String, BTreeSet<usize>)>]) -> Vec<Vec<(usize, &str)>> {
+    let mut done = vec![false; needs.len()];
+    loop {
+        let ready = |of: &Vec<(String, BTreeSet<usize>)>, done: &[bool]| {
+            of.iter().all(|(_, others)| others.iter().any(|&other| done[other]))
+        };
+        let next: Vec<usize> =
+            (0..needs.len()).filter(|&n| !done[n] && ready(&needs[n], &done)).collect();
+        if next.is_empty() {
+            break;
+        }
+        next.into_iter().for_each(|n| done[n] = true);
+    }
+    let mut circles = Vec::new();
+    let mut seen = vec![false; needs.len()];
+    for start in (0..needs.len()).filter(|&n| !done[n]) {
+        let mut way: Vec<(usize, &str)> = Vec::new();
+        let mut at = start;
+        while !seen[at] {
+            seen[at] = true;
+            // Of what cannot be installed, each needs another such one.
+            let stuck = needs[at].iter().find(|(_, others)| !others.iter().any(|&o| done[o]));
+            let Some((text, others)) = stuck else { break };
+            let Some(&next) = others.first() else { break };
+            way.push((at, text));
+            at = next;
+        }
+        if let Some(from) = way.iter().position(|(number, _)| *number == at) {
+            circles.push(way.split_off(from));
+        }
+    }
+    circles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(of: &[&[&[usize]]]) -> Vec<Vec<(String, BTreeSet<usize>)>> {
+        let need = |any: &&[usize]| (format!("{any:?}"), any.iter().copied().collect());
+        of.iter().map(|needs| needs.iter().map(need).collect()).collect()
+    }
+
+    fn found(of: &[&[&[usize]]]) -> Vec<Vec<usize>> {
+        let needs = needs(of);
+        let circles = circles(&needs).into_iter();
+        circles.map(|circle| circle.into_iter().map(|(number, _)| number).collect()).collect()
+    }
+
+    #[test]
+    fn circles_are_found_and_alternatives_lead_out() {
+        assert_eq!(found(&[&[&[1]], &[&[2]], &[]]), [[0; 0]; 0]);
+        assert_eq!(found(&[&[&[1]], &[&[2]], &[&[1]]]), [[1, 2]]);
+        assert_eq!(found(&[&[&[1]], &[&[0, 2]], &[]]), [[0; 0]; 0], "2 is enough");
+        assert_eq!(found(&[&[&[1, 2]], &[&[0]], &[&[0]]]).len(), 1, "both lead back");
+        assert_eq!(found(&[&[&[1]], &[&[0]], &[&[3]], &[&[2]]]), [[0, 1], [2, 3]]);
+    }
+}
