@@ -33,6 +33,7 @@
 //! Stages never import each other; only the binary prints, exits, or knows the command line.
 
 pub mod artifact;
+mod buffers;
 pub mod config;
 pub mod database;
 mod date;

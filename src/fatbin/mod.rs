@@ -4,8 +4,10 @@ mod binary;
 pub mod bundle;
 pub mod ccob;
 pub mod code_object;
+pub(crate) mod content;
 mod error;
 mod hashing;
+mod md5_lanes;
 mod sequence;
 pub mod wrapper;
 

@@ -1,58 +1,29 @@
 //! From a bundle in the input to code objects as archives store them: reading, checking, compressing.
 //!
-//! An entry of a plain bundle is read and compressed by one task of the pool. A compressed bundle is
+//! An entry of a plain bundle is read and compressed by one task of the pool. A large compressed bundle is
 //! one stream: the driver decompresses it, hashing on the way, and each code object goes to the pool as
 //! soon as it is whole. So one bundle keeps all cores busy, however large it is, and memory depends on
-//! its code objects, not on the bundle.
+//! its code objects, not on the bundle. A smaller one the driver decompresses into memory in one go: its
+//! code objects are compressed from there, and its hash is checked later, together with others'.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, bounded};
 
 use super::input::InputFile;
 use super::keep::Part;
+use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::fatbin::BundleError;
 use crate::fatbin::bundle::{Bundle, BundleEntry, Form};
 use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
+use crate::fatbin::content::{self, Content};
 use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER};
 use crate::read_at::ReadAt;
 use crate::target::TargetId;
-
-/// Buffers for whole code objects, which go round: fresh memory for each would cost about as much as
-/// copying it, and what is freed in such sizes the C library does not give back to the system.
-#[derive(Default)]
-pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
-
-impl Buffers {
-    /// What may wait here in all.
-    const IN_ALL: usize = 32 << 20;
-
-    /// A buffer with room for `size` bytes. It may hold something.
-    pub fn take(&self, size: usize) -> Vec<u8> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = (0..kept.len()).filter(|&i| kept[i].capacity() >= size);
-        match fitting.min_by_key(|&i| kept[i].capacity()) {
-            Some(i) => kept.swap_remove(i),
-            None => {
-                // One that is too small makes room for the new one.
-                kept.pop();
-                Vec::with_capacity(size)
-            }
-        }
-    }
-
-    pub fn give_back(&self, buffer: Vec<u8>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let held: usize = kept.iter().map(Vec::capacity).sum();
-        if buffer.capacity() <= Self::IN_ALL.saturating_sub(held) {
-            kept.push(buffer);
-        }
-    }
-}
 
 /// A code object that one archive wants.
 #[derive(Clone)]
@@ -88,6 +59,8 @@ impl Wanted {
 
 /// What is read in one go: an entry of a plain bundle, or all wanted ones of a compressed bundle.
 pub(super) struct Item {
+    /// Its number among all items: of several faults the first item's is told.
+    pub number: usize,
     pub buffers: Arc<Buffers>,
     pub input: Arc<InputFile>,
     pub bundle: Arc<Bundle>,
@@ -104,21 +77,26 @@ pub(super) struct Packed {
 
 /// Why a code object cannot be packed or stored.
 pub(super) struct Fault {
-    /// The bundle that it is in, where it is the input's.
-    bundle: Option<Arc<Bundle>>,
+    /// The bundle that it is in, and the number of the item, where it is the input's.
+    of: Option<(usize, Arc<Bundle>)>,
     error: Error,
 }
 
 impl Fault {
     /// Whether a fault of this bundle is the cause.
     pub fn is_of(&self, bundle: &Arc<Bundle>) -> bool {
-        self.bundle.as_ref().is_some_and(|own| Arc::ptr_eq(own, bundle))
+        self.of.as_ref().is_some_and(|(_, own)| Arc::ptr_eq(own, bundle))
+    }
+
+    /// What orders faults: those of the output first, then by item.
+    pub fn order(&self) -> Option<usize> {
+        self.of.as_ref().map(|(number, _)| *number)
     }
 }
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Self { bundle: None, error }
+        Self { of: None, error }
     }
 }
 
@@ -169,6 +147,39 @@ impl Item {
         Task { item: self, bytes, cost }
     }
 
+    /// The content of a compressed bundle that takes at most `most` bytes, as [`Content::read`].
+    pub fn content(&self, file: &dyn ReadAt, most: u64) -> Option<Content> {
+        Content::read(&self.bundle, file, most, &self.buffers)
+    }
+
+    /// Hands each wanted code object of a bundle that is in memory to `push`, as a task of its own.
+    pub fn tasks(
+        &self,
+        content: &Arc<Content>,
+        push: &mut dyn FnMut(Task) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut wanted: Vec<&Wanted> = self.wanted.iter().collect();
+        wanted.sort_by_key(|wanted| self.bundle.entries[wanted.entry].offset);
+        for wanted in wanted {
+            let size = self.bundle.entries[wanted.entry].size;
+            let bytes = Bytes::Of(Arc::clone(content));
+            let frame = if wanted.compression == Compression::None { size } else { size / 2 };
+            push(Task { item: self.only(wanted), bytes, cost: size.saturating_add(frame) })?;
+        }
+        Ok(())
+    }
+
+    /// The item with one wanted code object only.
+    fn only(&self, wanted: &Wanted) -> Self {
+        Self {
+            number: self.number,
+            buffers: Arc::clone(&self.buffers),
+            input: Arc::clone(&self.input),
+            bundle: Arc::clone(&self.bundle),
+            wanted: vec![wanted.clone()],
+        }
+    }
+
     /// Decompresses a compressed bundle once and hands each wanted code object to `push`, as a task
     /// of its own. `file` is the input, or as much of it as [`Self::range`] says, at its place.
     /// Code objects that would hold more than `most` bytes stream to their task, which so must be
@@ -183,12 +194,7 @@ impl Item {
         let done = self.bundle.for_each_entry(file, |entry, stream| {
             let Some(wanted) = self.of_entry(entry) else { return Ok(()) };
             let cost = wanted.held_cost(entry.size);
-            let item = Self {
-                buffers: Arc::clone(&self.buffers),
-                input: Arc::clone(&self.input),
-                bundle: Arc::clone(&self.bundle),
-                wanted: vec![wanted.clone()],
-            };
+            let item = self.only(wanted);
             if let Ok(size) = usize::try_from(entry.size)
                 && cost <= most
             {
@@ -261,6 +267,11 @@ impl Item {
         }
     }
 
+    /// Checks the hash of its bundle.
+    fn check(&self, content: &Content) -> Result<(), Fault> {
+        content::check(&[content]).into_iter().try_for_each(|hash| hash.map_err(|e| self.damage(e)))
+    }
+
     fn of_entry(&self, entry: &BundleEntry) -> Option<&Wanted> {
         self.wanted.iter().find(|wanted| self.bundle.entries[wanted.entry] == *entry)
     }
@@ -273,7 +284,7 @@ impl Item {
     fn fault(&self, error: Error) -> Fault {
         let hint = "the input is damaged: build or copy it again";
         let error = error.at(self.input.path()).hint(hint);
-        Fault { bundle: Some(Arc::clone(&self.bundle)), error }
+        Fault { of: Some((self.number, Arc::clone(&self.bundle))), error }
     }
 
     /// Checks and compresses one code object.
@@ -306,6 +317,13 @@ impl Item {
     }
 }
 
+/// Checks the hashes of bundles, all at once.
+pub(super) fn check(bundles: &[(Item, Arc<Content>)]) -> Result<(), Fault> {
+    let contents: Vec<&Content> = bundles.iter().map(|(_, content)| &**content).collect();
+    let checked = bundles.iter().zip(content::check(&contents));
+    checked.into_iter().try_for_each(|((item, _), hash)| hash.map_err(|e| item.damage(e)))
+}
+
 /// What goes to a task at once of a code object that streams to it.
 const SENT: usize = 256 << 10;
 
@@ -325,6 +343,8 @@ enum Bytes {
     Part(Part<Arc<Vec<u8>>>),
     /// The code object is in memory.
     Held(Vec<u8>),
+    /// The bundle is in memory.
+    Of(Arc<Content>),
     /// The code object comes piece by piece.
     Sent(Receiver<Vec<u8>>),
 }
@@ -352,6 +372,15 @@ impl Task {
                 }
             },
             Bytes::Held(bytes) => item.pack_one(&item.wanted[0], Origin::Held(bytes)),
+            Bytes::Of(content) => {
+                let BundleEntry { offset, size, .. } = item.bundle.entries[item.wanted[0].entry];
+                let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok());
+                let range = range.and_then(|(at, size)| content.get(at..)?.get(..size));
+                let bytes = range.expect("a bundle's entries are in what its header claims");
+                let packed = item.pack_one(&item.wanted[0], Origin::Slice(bytes));
+                // A damaged bundle explains whatever is wrong with the code objects in it.
+                packed.map_err(|fault| item.check(&content).err().unwrap_or(fault))
+            }
             Bytes::Sent(chunks) => {
                 let mut stream = Coming { chunks, current: Vec::new(), used: 0 };
                 item.pack_one(&item.wanted[0], Origin::Stream(&mut stream))
@@ -364,6 +393,7 @@ impl Task {
 enum Origin<'a> {
     Stream(&'a mut dyn Read),
     Held(Vec<u8>),
+    Slice(&'a [u8]),
 }
 
 /// The stored form of a code object, and its first bytes.
@@ -378,6 +408,16 @@ fn store(
         (Compression::None, Origin::Held(bytes)) => {
             let head = head_of(&bytes);
             Ok((bytes, head))
+        }
+        (Compression::None, Origin::Slice(bytes)) => {
+            let mut stored = buffers.take(bytes.len());
+            stored.clear();
+            stored.extend_from_slice(bytes);
+            Ok((stored, head_of(bytes)))
+        }
+        (Compression::Zstd { level }, Origin::Slice(bytes)) => {
+            let frame = with_compressor(level, |compressor| compressor.compress_held(bytes))?;
+            Ok((frame, head_of(bytes)))
         }
         (Compression::None, Origin::Stream(stream)) => {
             let mut stored = buffers.take(usize::try_from(size).map_err(io::Error::other)?);

@@ -8,6 +8,7 @@ use super::host::{self, ProgramFacts};
 use super::isa;
 use super::kpack::{self, KpackFacts};
 use super::subject::Holds;
+use super::unchecked::Unchecked;
 use crate::database::Owner;
 use crate::elf;
 use crate::fatbin::bundle;
@@ -40,6 +41,9 @@ pub(super) struct Task<'a> {
     pub debug: bool,
     /// Kernels are to be hashed.
     pub hash: bool,
+    /// Where compressed bundles wait for their hashes, with the file's number there; without, each is
+    /// hashed by itself.
+    pub unchecked: Option<(usize, &'a Unchecked)>,
 }
 
 /// Reads a file. `None` where it cannot be read at all.
@@ -68,7 +72,7 @@ pub(super) fn look_at(r: &dyn ReadAt, task: &Task, findings: &mut Findings) -> O
     } else if ends(".kpm") {
         Facts::Kpm(kpack::manifest(r, findings))
     } else if ends(".co") || ends(".hsaco") || bundle::is_bundle(&magic) {
-        isa::code_file(r, &magic, task.owner, findings);
+        isa::code_file(r, &magic, task, findings);
         Facts::DeviceCode
     } else {
         match elf::probe(r) {
@@ -76,7 +80,7 @@ pub(super) fn look_at(r: &dyn ReadAt, task: &Task, findings: &mut Findings) -> O
                 Facts::Program(host::program(r, image, task, findings))
             }
             Ok(elf::Kind::Other { machine: 224, .. }) => {
-                isa::code_file(r, &magic, task.owner, findings);
+                isa::code_file(r, &magic, task, findings);
                 Facts::DeviceCode
             }
             Ok(_) => {

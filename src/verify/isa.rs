@@ -5,29 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use super::Checked;
-use super::file::Facts;
+use super::file::{Facts, Task};
 use super::finding::{Check, Finding, Findings, chain};
 use super::kpack::{Few, code_object};
 use super::subject::Holds;
 use crate::database::Owner;
 use crate::fatbin::BundleError;
-use crate::fatbin::bundle::{self, Bundle};
+use crate::fatbin::bundle::{self, Bundle, BundleEntry};
 use crate::fatbin::code_object::{CodeObjectError, CodeObjectHeader, IsaCheck};
-use crate::read_at::ReadAt;
+use crate::read_at::{ReadAt, Window};
 use crate::target::TargetId;
 
 /// Reads a `.co` or `.hsaco` file, or one that begins like them: a code object or a bundle of them.
-pub(super) fn code_file(
-    r: &dyn ReadAt,
-    magic: &[u8],
-    owner: Option<&Owner>,
-    findings: &mut Findings,
-) {
+pub(super) fn code_file(r: &dyn ReadAt, magic: &[u8], task: &Task, findings: &mut Findings) {
+    let owner = task.owner;
     if r.is_empty() {
         return findings.add(Check::DatabaseDamaged, "is empty", "a code object or bundle");
     }
     if bundle::is_bundle(magic) {
-        return code_bundle(r, owner, findings);
+        return code_bundle(r, task, findings);
     }
     match CodeObjectHeader::read(r) {
         Ok(header) => {
@@ -47,34 +43,58 @@ pub(super) fn code_file(
     }
 }
 
-fn code_bundle(r: &dyn ReadAt, owner: Option<&Owner>, findings: &mut Findings) {
-    let damaged = |e: &BundleError| format!("is a damaged bundle: {}", chain(e));
-    let expected = "a whole bundle of code objects";
+/// What is expected of a database file that begins like a bundle.
+const WHOLE_BUNDLE: &str = "a whole bundle of code objects";
+
+/// Reports a bundle that cannot be read.
+pub(super) fn damaged_bundle(e: &BundleError, findings: &mut Findings) {
+    let what = format!("is a damaged bundle: {}", chain(e));
+    findings.add(Check::DatabaseDamaged, what, WHOLE_BUNDLE);
+}
+
+fn code_bundle(r: &dyn ReadAt, task: &Task, findings: &mut Findings) {
+    let owner = task.owner;
+    let expected = WHOLE_BUNDLE;
     let bundle = match Bundle::read(r, 0, r.len()) {
         Ok(bundle) => bundle,
-        Err(e) => return findings.add(Check::DatabaseDamaged, damaged(&e), expected),
+        Err(e) => return damaged_bundle(&e, findings),
     };
     let mut faults = Few::default();
     let mut isas = BTreeSet::new();
     let mut matching = false;
-    let done = bundle.for_each_entry(r, |entry, stream| {
-        let Some(target) = &entry.target else { return Ok(()) };
-        let offset = bundle.offset.saturating_add(entry.offset);
-        let read = code_object(stream, entry.size, false);
-        match read.map_err(|source| BundleError::Io { offset, source })?.0 {
-            Err(e) => faults.add(|| format!("entry `{}`: {}", entry.id, chain(&e))),
-            Ok(header) => {
-                if header.check(target) == IsaCheck::Other {
-                    other(&header, target, findings);
-                }
-                matching |= owner.is_none_or(|owner| owner.runs(&header));
-                isas.insert(target.to_string());
+    let mut judge = |entry: &BundleEntry, target: &TargetId, header| match header {
+        Err(e) => faults.add(|| format!("entry `{}`: {}", entry.id, chain(&e))),
+        Ok(header) => {
+            if CodeObjectHeader::check(&header, target) == IsaCheck::Other {
+                other(&header, target, findings);
             }
+            matching |= owner.is_none_or(|owner| owner.runs(&header));
+            isas.insert(target.to_string());
         }
-        Ok(())
+    };
+    let looked = task.unchecked.and_then(|(file, unchecked)| {
+        unchecked.look(file, &bundle, r, |content| {
+            for (target, entry) in bundle.device_entries().filter(|(_, entry)| entry.size > 0) {
+                let object = Window::new(&**content, entry.offset, entry.size);
+                let object = object.expect("a bundle's entries are in what its header claims");
+                judge(entry, target, CodeObjectHeader::read(&object));
+            }
+        })
     });
+    let done = if looked.is_some() {
+        Ok(())
+    } else {
+        bundle.for_each_entry(r, |entry, stream| {
+            let Some(target) = &entry.target else { return Ok(()) };
+            let offset = bundle.offset.saturating_add(entry.offset);
+            let read = code_object(stream, entry.size, false);
+            let (header, _) = read.map_err(|source| BundleError::Io { offset, source })?;
+            judge(entry, target, header);
+            Ok(())
+        })
+    };
     if let Err(e) = done {
-        return findings.add(Check::DatabaseDamaged, damaged(&e), expected);
+        return damaged_bundle(&e, findings);
     }
     if let Some(what) =
         faults.say("entry is no whole code object", "entries are no whole code objects")

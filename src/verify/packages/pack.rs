@@ -452,6 +452,7 @@ impl Looker<'_> {
             owner: owner.as_ref(),
             debug: identity.role.component == "dbg",
             hash: false,
+            unchecked: None,
         };
         let facts = file::look_at(r, &task, &mut findings);
         self.findings.append(&mut findings.list);
