@@ -81,7 +81,7 @@ impl Bound<'_> {
             mib(needed)
         ))
         .hint(format!(
-            "allow {}MiB, or compress at a lower level or with a smaller window, as zstd:3",
+            "allow {}MiB, or compress at a lower level or with a smaller window; none takes least",
             mib(needed)
         ))
     }
