@@ -493,7 +493,8 @@ impl Dnf {
         let mut command = root.command("dnf", "dnf");
         command.arg("--config").arg(root.seen("etc/dnf.conf"));
         command.arg("--installroot").arg(root.seen(""));
-        command.args(["--releasever=1", "--assumeyes"]);
+        // Without --refresh, what was read in this second is taken to be new, whatever metadata_expire says.
+        command.args(["--releasever=1", "--assumeyes", "--refresh"]);
         command
     }
 
