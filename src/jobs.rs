@@ -65,11 +65,6 @@ impl Jobs {
         self.workers.len()
     }
 
-    /// The bytes that may be in flight.
-    pub fn memory(&self) -> u64 {
-        self.budget.limit
-    }
-
     /// Does `work` on each item in the pool and hands the results to `take` in the order of the
     /// items, in the calling thread. `cost` is the bytes that an item and its result hold; an item
     /// that alone passes the bound runs alone. Stops at the first error of `take`.
@@ -153,7 +148,7 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
         cost: u64,
         take: &mut impl FnMut(R) -> Result<(), E>,
     ) -> Result<(), E> {
-        let most = self.jobs.threads() * 4;
+        let most = self.jobs.threads() * 16;
         let permit = loop {
             if self.under_way.is_empty() {
                 // Only then may this thread wait for others: it holds nothing they could need.

@@ -89,7 +89,7 @@ fn take(sets: &mut [Set], done: Done, monitor: &dyn Monitor) -> Result<(), Fault
 impl<'a, 'j> Packing<'a, 'j> {
     pub fn new(sets: Vec<Set<'a>>, jobs: &'j Jobs, monitor: &'j dyn Monitor) -> Self {
         let queue = jobs.queue(Work::run);
-        Self { sets, queue, memory: jobs.memory(), items: 0, unchecked: Vec::new(), monitor }
+        Self { sets, queue, memory: jobs.in_flight(), items: 0, unchecked: Vec::new(), monitor }
     }
 
     /// Takes an item of a set. Its bytes are in `part`, or read from its input.

@@ -278,7 +278,7 @@ fn look_at_files(
     files.sort_by_key(|file| std::cmp::Reverse(bytes(file)));
     let total = files.iter().map(bytes).sum();
     monitor.begin("verifying", total);
-    let unchecked = Unchecked::new(jobs.memory().saturating_mul(BUNDLES));
+    let unchecked = Unchecked::new(jobs.in_flight().saturating_mul(BUNDLES));
     let numbered: Vec<_> = files.iter().enumerate().collect();
     let mut looked = jobs.drive(&numbered, |&(number, &(i, path, source))| {
         let artifact = &checked[i];
