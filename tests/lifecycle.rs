@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use clients::{AptGet, Client, Dnf, Dpkg, Rpm, Zypper};
+use clients::{AptGet, Client, Dpkg, Resolver, Rpm};
 use common::{Ran, copy_tree, example_config, example_shards, gfxpack, kernel_checker, ok};
 use roots::installed;
 use serde_json::{Value, json};
@@ -440,12 +440,12 @@ fn rpm() {
 
 #[test]
 fn dnf() {
-    the_whole_life(&mut Dnf::new());
+    the_whole_life(&mut Resolver::dnf());
 }
 
 #[test]
 fn zypper() {
-    the_whole_life(&mut Zypper::new());
+    the_whole_life(&mut Resolver::zypper());
 }
 
 // ---- in another Debian, whose libraries the relations name ----

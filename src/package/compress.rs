@@ -185,7 +185,7 @@ impl<W: Write> Encoder<W> {
                 Method::Zstd(encoder, level)
             }
             Compression::Xz { level } => {
-                // What dpkg-deb sets, so that the bytes are the same: see tests/packages.rs.
+                // What dpkg-deb sets, so that the bytes are the same: see tests/debs.rs.
                 let stream = liblzma::stream::MtStreamBuilder::new()
                     .preset(level)
                     .check(liblzma::stream::Check::Crc64)

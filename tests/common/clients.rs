@@ -7,6 +7,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -472,11 +473,31 @@ impl Repository {
     }
 }
 
-/// dnf, with `--installroot`.
-pub struct Dnf(Repository);
+/// What dnf and zypper call the same actions.
+struct Words {
+    upgrade: &'static [&'static str],
+    reinstall: &'static [&'static str],
+    /// Installs an older version: without the option that allows it, and with.
+    older: [&'static [&'static str]; 2],
+    /// What stands between a name and its version.
+    before_version: char,
+    /// Reads the repository anew, where not every command does.
+    refresh: &'static [&'static str],
+    /// Checks what is installed, and says this where all is well.
+    check: (&'static str, &'static str),
+}
 
-impl Dnf {
-    pub fn new() -> Self {
+/// dnf or zypper, with a repository.
+pub struct Resolver {
+    repository: Repository,
+    /// The program with the options that lead it to a root.
+    program: fn(&RpmRoot) -> Command,
+    words: Words,
+}
+
+impl Resolver {
+    /// dnf, with `--installroot`.
+    pub fn dnf() -> Self {
         let repository = Repository::new();
         let conf = format!(
             "[main]\ngpgcheck=0\nplugins=0\nmetadata_expire=0\ncachedir={}\nreposdir=/nonexistent\n\
@@ -485,112 +506,66 @@ impl Dnf {
             repository.dir.path().display(),
         );
         fs::write(repository.root.path().join("etc/dnf.conf"), conf).unwrap();
-        Self(repository)
+        let program = |root: &RpmRoot| {
+            let mut command = root.command("dnf", "dnf");
+            command.arg("--config").arg(root.seen("etc/dnf.conf"));
+            command.arg("--installroot").arg(root.seen(""));
+            // Without --refresh, what was read in this second is taken to be new, whatever metadata_expire says.
+            command.args(["--releasever=1", "--assumeyes", "--refresh"]);
+            command
+        };
+        let words = Words {
+            upgrade: &["upgrade"],
+            reinstall: &["reinstall"],
+            // To install an older version is to ask for it, to dnf.
+            older: [&["upgrade"], &["downgrade"]],
+            before_version: '-',
+            refresh: &[],
+            check: ("check", ""),
+        };
+        Self { repository, program, words }
     }
 
-    fn dnf(&self) -> Command {
-        let root = &self.0.root;
-        let mut command = root.command("dnf", "dnf");
-        command.arg("--config").arg(root.seen("etc/dnf.conf"));
-        command.arg("--installroot").arg(root.seen(""));
-        // Without --refresh, what was read in this second is taken to be new, whatever metadata_expire says.
-        command.args(["--releasever=1", "--assumeyes", "--refresh"]);
-        command
-    }
-
-    fn with(&self, action: &str, names: impl IntoIterator<Item = impl AsRef<str>>) -> Ran {
-        let mut command = self.dnf();
-        command.arg(action).args(names.into_iter().map(|name| name.as_ref().to_owned()));
-        run(&mut command)
-    }
-}
-
-impl Client for Dnf {
-    fn format(&self) -> &'static str {
-        "rpm"
-    }
-
-    fn root(&self) -> PathBuf {
-        self.0.root.path()
-    }
-
-    fn resolves(&self) -> bool {
-        true
-    }
-
-    fn publish(&mut self, packages: &[PathBuf], _: &str) {
-        self.0.add(packages);
-    }
-
-    fn install(&self, names: &[&str]) -> Ran {
-        self.with("install", names)
-    }
-
-    fn upgrade(&self, names: &[&str]) -> Ran {
-        self.with("upgrade", names)
-    }
-
-    fn upgrade_all(&self, _: &[&str]) -> Ran {
-        self.with("upgrade", [""; 0])
-    }
-
-    fn reinstall(&self, names: &[&str]) -> Ran {
-        self.with("reinstall", names)
-    }
-
-    fn downgrade(&self, names: &[&str], version: &str, allowed: bool) -> Ran {
-        // To install an older version is to ask for it, to dnf.
-        let action = if allowed { "downgrade" } else { "upgrade" };
-        self.with(action, versioned(names, '-', version))
-    }
-
-    fn remove(&self, names: &[&str]) -> Ran {
-        self.with("remove", names)
-    }
-
-    fn installed(&self) -> BTreeMap<String, String> {
-        without(self.0.root.versions(), &self.0.base)
-    }
-
-    fn faults(&self) -> String {
-        complaint(self.dnf().arg("check"), &[""]) + &rpm_faults(&self.0.root)
-    }
-}
-
-/// zypper, with `--root`.
-pub struct Zypper(Repository);
-
-impl Zypper {
-    pub fn new() -> Self {
-        let repository = Repository::new();
-        let zypper = Self(repository);
-        let url = format!("file://{}", zypper.0.dir.path().display());
-        ok(zypper.zypper().args(["addrepo", "--no-gpgcheck", &url, "tested"]));
+    /// zypper, with `--root`.
+    pub fn zypper() -> Self {
+        let program = |root: &RpmRoot| {
+            let mut command = root.command("zypper", "zypper");
+            command.arg("--root").arg(root.seen(""));
+            command.args(["--non-interactive", "--no-gpg-checks"]);
+            command
+        };
+        let well = "Loading repository data...\nReading installed packages...\n\
+                    Dependencies of all installed packages are satisfied.";
+        let words = Words {
+            upgrade: &["update"],
+            reinstall: &["install", "--force"],
+            older: [&["install"], &["install", "--oldpackage"]],
+            before_version: '=',
+            refresh: &["refresh", "--force"],
+            check: ("verify", well),
+        };
+        let zypper = Self { repository: Repository::new(), program, words };
+        let url = format!("file://{}", zypper.repository.dir.path().display());
+        ok(zypper.command().args(["addrepo", "--no-gpgcheck", &url, "tested"]));
         zypper
     }
 
-    fn zypper(&self) -> Command {
-        let root = &self.0.root;
-        let mut command = root.command("zypper", "zypper");
-        command.arg("--root").arg(root.seen(""));
-        command.args(["--non-interactive", "--no-gpg-checks"]);
-        command
+    fn command(&self) -> Command {
+        (self.program)(&self.repository.root)
     }
 
-    fn with(&self, args: &[&str], names: impl IntoIterator<Item = impl AsRef<str>>) -> Ran {
-        let mut command = self.zypper();
-        command.args(args).args(names.into_iter().map(|name| name.as_ref().to_owned()));
-        run(&mut command)
+    fn with(&self, args: &[&str], names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
+        run(self.command().args(args).args(names))
     }
 }
 
-impl Client for Zypper {
+impl Client for Resolver {
     fn format(&self) -> &'static str {
         "rpm"
     }
 
     fn root(&self) -> PathBuf {
-        self.0.root.path()
+        self.repository.root.path()
     }
 
     fn resolves(&self) -> bool {
@@ -598,8 +573,10 @@ impl Client for Zypper {
     }
 
     fn publish(&mut self, packages: &[PathBuf], _: &str) {
-        self.0.add(packages);
-        ok(self.zypper().args(["refresh", "--force"]));
+        self.repository.add(packages);
+        if !self.words.refresh.is_empty() {
+            ok(self.command().args(self.words.refresh));
+        }
     }
 
     fn install(&self, names: &[&str]) -> Ran {
@@ -607,20 +584,20 @@ impl Client for Zypper {
     }
 
     fn upgrade(&self, names: &[&str]) -> Ran {
-        self.with(&["update"], names)
+        self.with(self.words.upgrade, names)
     }
 
     fn upgrade_all(&self, _: &[&str]) -> Ran {
-        self.with(&["update"], [""; 0])
+        self.with(self.words.upgrade, [""; 0])
     }
 
     fn reinstall(&self, names: &[&str]) -> Ran {
-        self.with(&["install", "--force"], names)
+        self.with(self.words.reinstall, names)
     }
 
     fn downgrade(&self, names: &[&str], version: &str, allowed: bool) -> Ran {
-        let args = ["install", "--oldpackage"];
-        self.with(if allowed { &args } else { &args[..1] }, versioned(names, '=', version))
+        let names = versioned(names, self.words.before_version, version);
+        self.with(self.words.older[usize::from(allowed)], names)
     }
 
     fn remove(&self, names: &[&str]) -> Ran {
@@ -628,12 +605,11 @@ impl Client for Zypper {
     }
 
     fn installed(&self) -> BTreeMap<String, String> {
-        without(self.0.root.versions(), &self.0.base)
+        without(self.repository.root.versions(), &self.repository.base)
     }
 
     fn faults(&self) -> String {
-        let well = "Loading repository data...\nReading installed packages...\n\
-                    Dependencies of all installed packages are satisfied.";
-        complaint(self.zypper().arg("verify"), &[well]) + &rpm_faults(&self.0.root)
+        let (check, well) = self.words.check;
+        complaint(self.command().arg(check), &[well]) + &rpm_faults(&self.repository.root)
     }
 }

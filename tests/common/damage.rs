@@ -1,4 +1,5 @@
-//! What the two suites of damage share: kernels of archives, and the tables of `docs/verify.md`.
+//! What the two suites of damage share: doing every damage of a table, kernels of archives, and the tables
+//! of `docs/verify.md`.
 
 use std::fs;
 use std::io::Cursor;
@@ -7,6 +8,79 @@ use std::path::Path;
 use gfxpack::kpack::reader::Archive;
 use gfxpack::kpack::writer::{Compression, FrameCompressor, Writer};
 use gfxpack::target::TargetId;
+use gfxpack::verify::{Check, Report};
+
+/// What damages are tried on: something good, verified in one way.
+pub trait Subject: Copy + PartialEq + 'static {
+    /// A copy of it, to be damaged.
+    type Victim;
+
+    /// What the page calls it.
+    fn words(self) -> &'static str;
+
+    fn victim(self) -> Self::Victim;
+
+    fn report_on(self, victim: &Self::Victim) -> Report;
+}
+
+/// One way to ruin it, and the id of the check that must see that.
+pub struct Damage<S: Subject> {
+    pub what: &'static str,
+    pub on: &'static [S],
+    pub caught_by: &'static str,
+    pub damage: fn(&S::Victim),
+}
+
+/// A table of damages: what it is, what it is tried on, the id of the check, and what is done.
+macro_rules! damages {
+    ($($what:literal $on:ident $id:literal |$v:ident| $damage:expr;)*) => {
+        &[$($crate::damage::Damage {
+            what: $what, on: $on, caught_by: $id, damage: |$v| { $damage; },
+        },)*]
+    };
+}
+pub(crate) use damages;
+
+/// Does every damage that is for this subject; each must be caught by its check.
+#[track_caller]
+pub fn damage_all<'a, S: Subject>(damages: impl IntoIterator<Item = &'a Damage<S>>, on: S) {
+    let mut missed = Vec::new();
+    let mut tried = 0;
+    for damage in damages.into_iter().filter(|damage| damage.on.contains(&on)) {
+        tried += 1;
+        let victim = on.victim();
+        (damage.damage)(&victim);
+        let report = on.report_on(&victim);
+        if !report.findings.iter().any(|finding| finding.id.id() == damage.caught_by) {
+            let found =
+                report.findings.iter().map(|f| format!("{} {} {}", f.id, f.place(), f.message));
+            missed.push(format!(
+                "{}: {} expected, found {:#?}",
+                damage.what,
+                damage.caught_by,
+                found.collect::<Vec<_>>()
+            ));
+        }
+        for finding in &report.findings {
+            assert!(!finding.message.is_empty() && !finding.expected.is_empty(), "{finding:?}");
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+    assert!(tried > 0, "no damage is for {}", on.words());
+}
+
+/// The damages as the page has them; each names a check that there is.
+#[track_caller]
+pub fn damage_table<S: Subject>(damages: &[Damage<S>]) -> String {
+    let mut text = String::from("| damage | tried on | caught by |\n|---|---|---|\n");
+    for damage in damages {
+        let id = damage.caught_by;
+        assert!(Check::ALL.iter().any(|check| check.id() == id), "{id}");
+        let on: Vec<_> = damage.on.iter().map(|on| on.words()).collect();
+        text += &format!("| {} | {} | `{id}` |\n", damage.what, on.join("; "));
+    }
+    text
+}
 
 #[derive(Clone)]
 pub struct Kernel {

@@ -5,7 +5,7 @@
 //! first, into a spool file, since the control member before it holds its files' MD5 sums.
 //!
 //! For the same tree and control member, with xz, the file is byte for byte what `dpkg-deb -Zxz
-//! --root-owner-group` makes: tests/packages.rs holds them against each other.
+//! --root-owner-group` makes: tests/debs.rs holds them against each other.
 
 mod tar;
 

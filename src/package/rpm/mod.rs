@@ -2,7 +2,7 @@
 //!
 //! The header comes first and holds digests of what follows, so its room is left free (digests have one
 //! length), the payload is streamed behind it, and the front is written then. The tags are those that
-//! rpmbuild writes; tests/packages.rs holds them against each other. Left out: `OPTFLAGS` (nothing was
+//! rpmbuild writes; tests/rpms.rs holds them against each other. Left out: `OPTFLAGS` (nothing was
 //! compiled), the dictionaries that say which file needs what, and `SIGMD5`: the one digest that begins in the
 //! header and ends in the payload, for which a payload would have to be read again. What rpm 4.14 and later (the first
 //! with zstd) check is there: SHA-256 of header and payload.
