@@ -44,6 +44,7 @@ pub mod fatbin;
 pub mod inspect;
 pub mod jobs;
 pub mod kpack;
+mod md5_lanes;
 mod msgpack;
 pub mod package;
 pub mod pipeline;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::bundle::{Bundle, BundleError, Form};
 use super::ccob::Method;
-use super::md5_lanes;
 use crate::buffers::Buffers;
+use crate::md5_lanes;
 use crate::read_at::{ReadAt, read_vec};
 
 /// The content of a compressed bundle. What is in it is only good when [`check`] says so.

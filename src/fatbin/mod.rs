@@ -7,7 +7,6 @@ pub mod code_object;
 pub(crate) mod content;
 mod error;
 mod hashing;
-mod md5_lanes;
 mod sequence;
 pub mod wrapper;
 

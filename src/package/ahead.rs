@@ -1,15 +1,15 @@
 //! Reads the content of files one after the other, some of it ahead, so that the MD5 of several files can be
-//! worked out side by side ([`super::md5`]). What was read waits in a window of bounded size until its turn comes.
+//! worked out side by side ([`crate::md5_lanes`]). What was read waits in a window of bounded size until its turn comes.
 
 use std::collections::VecDeque;
 use std::io::Read;
 
 use super::files::{cannot_read, longer_than_it_was};
-use super::md5;
 use crate::error::Result;
+use crate::md5_lanes::{BLOCK, LANES, Stream};
 use crate::tree::{Source, TreePath};
 
-/// What is read at a time. A multiple of [`md5::BLOCK`].
+/// What is read at a time. A multiple of [`BLOCK`].
 const CHUNK: usize = 256 * 1024;
 
 /// A file to be read.
@@ -38,7 +38,7 @@ struct InWindow {
     chunks: VecDeque<Vec<u8>>,
     /// Bytes at the front of `chunks` that are in the digest.
     digested: usize,
-    digest: md5::Stream,
+    digest: Stream,
     size: u64,
     /// Whether the end was read.
     whole: bool,
@@ -49,14 +49,12 @@ impl InWindow {
     fn ready(&self) -> &[u8] {
         let chunk = self.chunks.get(self.digested / CHUNK).map_or(&[][..], Vec::as_slice);
         let rest = chunk.get(self.digested % CHUNK..).unwrap_or_default();
-        &rest[..rest.len() - rest.len() % md5::BLOCK]
+        &rest[..rest.len() - rest.len() % BLOCK]
     }
 
-    /// Whether the first chunk can go: all of it is in the digest but what [`md5::Stream::finish`] takes.
+    /// Whether the first chunk can go: all of it is in the digest but what [`Stream::finish`] takes.
     fn first_is_done(&self) -> bool {
-        self.chunks
-            .front()
-            .is_some_and(|chunk| self.digested >= chunk.len() - chunk.len() % md5::BLOCK)
+        self.chunks.front().is_some_and(|chunk| self.digested >= chunk.len() - chunk.len() % BLOCK)
     }
 }
 
@@ -83,7 +81,7 @@ impl<'a> Ahead<'a> {
             if file.first_is_done() {
                 let chunk = file.chunks.pop_front().expect("there is a first");
                 file.digested = file.digested.saturating_sub(chunk.len());
-                let end = chunk.len() - chunk.len() % md5::BLOCK;
+                let end = chunk.len() - chunk.len() % BLOCK;
                 rest.extend_from_slice(&chunk[end..]);
                 take(&chunk)?;
                 self.held -= 1;
@@ -108,7 +106,7 @@ impl<'a> Ahead<'a> {
                 self.window.push_back(InWindow {
                     chunks: VecDeque::new(),
                     digested: 0,
-                    digest: md5::Stream::new(),
+                    digest: Stream::new(),
                     size: content.size,
                     whole: false,
                 });
@@ -135,18 +133,14 @@ impl<'a> Ahead<'a> {
 
     /// Goes on with the digests of the first file and of those after it.
     fn digest(&mut self) {
-        let mut lanes: Vec<&mut InWindow> = self
-            .window
-            .iter_mut()
-            .filter(|file| !file.ready().is_empty())
-            .take(md5::LANES)
-            .collect();
+        let mut lanes: Vec<&mut InWindow> =
+            self.window.iter_mut().filter(|file| !file.ready().is_empty()).take(LANES).collect();
         let Some(len) = lanes.iter().map(|file| file.ready().len()).min() else { return };
-        let mut digests: Vec<md5::Stream> = lanes.iter().map(|file| file.digest.clone()).collect();
+        let mut digests: Vec<Stream> = lanes.iter().map(|file| file.digest.clone()).collect();
         {
-            let mut digests: Vec<&mut md5::Stream> = digests.iter_mut().collect();
+            let mut digests: Vec<&mut Stream> = digests.iter_mut().collect();
             let pieces: Vec<&[u8]> = lanes.iter().map(|file| &file.ready()[..len]).collect();
-            md5::Stream::update(&mut digests, &pieces);
+            Stream::update(&mut digests, &pieces);
         }
         for (file, digest) in lanes.iter_mut().zip(digests) {
             file.digest = digest;

@@ -15,7 +15,6 @@ pub mod elfdeps;
 mod files;
 pub mod grammar;
 pub mod lint;
-mod md5;
 pub mod read;
 pub mod render;
 pub mod rpm;
