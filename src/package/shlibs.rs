@@ -8,35 +8,21 @@ use std::collections::BTreeSet;
 
 use super::files::{Member, MemberKind, renews_cache};
 use super::spec::Package;
-use crate::elf::{self, Dynamic};
-use crate::read_at::ReadAt;
-use crate::tree::Source;
 
 /// The file's text; empty where the package has no library that the linker finds by itself.
 pub(super) fn shlibs(package: &Package, members: &[Member<'_>]) -> String {
     let mut lines = BTreeSet::new();
     for member in members.iter().filter(|member| renews_cache(package, member.path)) {
         let MemberKind::File { source, .. } = &member.kind else { continue };
-        if let Some((library, version)) = soname(source).as_deref().and_then(parse) {
+        // A file that cannot be read has none here: copying it will tell.
+        let needs = source.needs().ok().flatten();
+        let soname = needs.as_ref().and_then(|needs| needs.soname.as_deref());
+        if let Some((library, version)) = soname.and_then(parse) {
             let (name, package_version) = (package.deb_name(), package.full_version());
             lines.insert(format!("{library} {version} {name} (>= {package_version})\n"));
         }
     }
     lines.into_iter().collect()
-}
-
-/// The SONAME of a library. A file that cannot be read has none here: copying it will tell.
-fn soname(source: &Source) -> Option<String> {
-    let of = |r: &dyn ReadAt| match elf::probe(r) {
-        Ok(elf::Kind::Program(image)) => Dynamic::read(r, &image).ok()?.soname,
-        _ => None,
-    };
-    match source {
-        // Taking device code out leaves the dynamic section as it was.
-        Source::File(input) | Source::Pieces { input, .. } => of(&input.open().ok()?),
-        Source::Bytes(bytes) => of(&&**bytes),
-        Source::Kpack(_) | Source::Kpm(_) => None,
-    }
 }
 
 fn parse(soname: &str) -> Option<(&str, &str)> {
