@@ -98,8 +98,13 @@ pub fn lintian(package: &Package) -> Result<Option<(TreePath, String)>> {
         let blank = if context.is_empty() { "" } else { " " };
         text += &format!("{name}: {tag}{blank}{context}\n");
     }
-    let path = TreePath::new(format!("usr/share/lintian/overrides/{name}"));
-    Ok(Some((path.expect("a checked package name makes a clean path"), text)))
+    Ok(Some((lintian_path(package), text)))
+}
+
+/// Where the override file of a `.deb` is.
+pub(super) fn lintian_path(package: &Package) -> TreePath {
+    TreePath::new(format!("usr/share/lintian/overrides/{}", package.deb_name()))
+        .expect("a checked package name makes a clean path")
 }
 
 fn overrides(package: &Package) -> Result<Vec<Override>> {

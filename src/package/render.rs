@@ -453,7 +453,9 @@ pub fn made_paths(package: &Package) -> Vec<TreePath> {
     let dir = format!("usr/share/doc/{}", package.deb_name());
     let docs = ["changelog.Debian.gz", "copyright"].map(|name| format!("{dir}/{name}"));
     let docs = docs.into_iter().filter_map(|path| TreePath::new(path).ok());
-    docs.chain(rpm_license(package).map(|(path, _)| path)).collect()
+    // Whether there will be overrides is known when files have been read; the place is theirs.
+    let overrides = lint::lintian_path(package);
+    docs.chain([overrides]).chain(rpm_license(package).map(|(path, _)| path)).collect()
 }
 
 /// As `gzip -9n`: no name and no time, so the same text gives the same bytes.
