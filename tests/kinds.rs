@@ -321,6 +321,32 @@ fn faults_of_the_configuration_are_told() {
             { "name": "rocblas-dev", "contents": [{ "artifact": "support" }] } ]}"#,
     );
     assert!(error.contains("two packages would be called `rocblas-dev`"), "{error}");
+    // The same in an .rpm alone, and the linker's package like a group's.
+    let error = refused(
+        r#"{"packages": [
+            { "name": "rocblas", "kinds": ["dev"], "contents": [{ "artifact": "blas", "prefixes": ["**/rocBLAS/stage"] }] },
+            { "name": "rocblas-devel", "contents": [{ "artifact": "support" }] } ]}"#,
+    );
+    assert!(error.contains("two packages would be called `rocblas-devel`"), "{error}");
+    let error = linker(r#"{ "package": "rocblas-gfx110x", "directories": ["lib"] }"#);
+    assert!(error.contains("two packages would be called `rocblas-gfx110x`"), "{error}");
+}
+
+#[test]
+fn the_place_of_lintians_overrides_is_gfxpacks() {
+    let build = Build::new(&one(DEFINITION));
+    for shard in fs::read_dir(build.dir.path().join("shards")).unwrap() {
+        let shard = shard.unwrap().path();
+        let doc = fs::read_dir(&shard).unwrap().map(|e| e.unwrap().path());
+        let doc = doc.into_iter().find(|p| p.to_string_lossy().contains("/blas_doc_")).unwrap();
+        let overrides = doc.join("math-libs/BLAS/rocBLAS/stage/share/lintian/overrides");
+        fs::create_dir_all(&overrides).unwrap();
+        fs::write(overrides.join("rocblas-generic"), "rocblas-generic: no-manual-page\n").unwrap();
+    }
+    let error = fails(build.command().args(["--dry-run", "--install-prefix", "/usr"]), 1);
+    let words = "/usr/share/lintian/overrides/rocblas-generic of the package rocblas-doc is made by \
+                 gfxpack for rocblas-generic";
+    assert!(error.contains(words), "{error}");
 }
 
 #[test]

@@ -103,6 +103,22 @@ pub(super) fn check(
     Errors::check((), faults)
 }
 
+/// Checks that no two packages are called the same in one of the formats.
+pub(super) fn check_names(packages: &[Package]) -> Result<()> {
+    let mut told = BTreeSet::new();
+    for name in [Package::deb_name, |package: &Package| package.rpm_name().to_owned()] {
+        let mut names = BTreeSet::new();
+        told.extend(packages.iter().map(name).filter(|name| !names.insert(name.clone())));
+    }
+    let fault = |name| {
+        Error::usage(format!("two packages would be called `{name}`")).hint(
+            "a definition, or the package of `linker_path`, is called like a package of another definition: \
+             rename it",
+        )
+    };
+    Errors::check((), told.into_iter().map(fault).collect())
+}
+
 /// Checks that no package has what gfxpack itself puts into one, as its copyright file: that is possible where
 /// everything is installed below `/usr`.
 pub(super) fn check_made_paths(packages: &[Package]) -> Result<()> {

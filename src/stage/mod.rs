@@ -96,6 +96,7 @@ pub fn stage(
         assign::assign(artifacts, definitions, groups, &options.install_prefix, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
     linker::add(&mut packages, definitions, options, &mut report);
+    closed::check_names(&packages)?;
     if packages.is_empty() {
         return Err(Error::usage("no package has anything in it")
             .hint("compare `contents` of the packages file with the artifacts' names, components and prefixes")

@@ -85,12 +85,6 @@ pub(super) fn packages(
     handover::relate(&mut made, &starts);
     made.sort_by(|a, b| a.name.cmp(&b.name));
     faults.extend(parts.unused_alternatives());
-    for pair in made.windows(2).filter(|pair| pair[0].deb_name() == pair[1].deb_name()) {
-        faults.push(
-            Error::usage(format!("two packages would be called `{}`", pair[0].deb_name()))
-                .hint("a definition is called like another's generic or group package: rename it"),
-        );
-    }
     Errors::check(made, faults)
 }
 
