@@ -196,7 +196,9 @@ fn an_entry_of_the_contents_can_say_the_kind() {
 #[test]
 fn a_plain_package_has_kinds_too_and_development_packages_need_those_of_what_they_depend_on() {
     let support = r#"{ "name": "rocm-support", "dev_links": true,
-        "contents": [{ "artifact": "support", "components": ["lib"] }], "depends": ["rocblas"] }"#;
+        "contents": [{ "artifact": "support", "components": ["lib"] }], "depends": ["rocblas"],
+        "relations": { "dev": { "deb": { "provides": ["{name}-static (= {version})"] },
+                                "rpm": { "provides": ["{name}-static = {version}"] } } } }"#;
     let build = Build::new(&one(&format!("{DEFINITION}, {support}")));
     build.write();
     assert_eq!(
@@ -209,6 +211,10 @@ fn a_plain_package_has_kinds_too_and_development_packages_need_those_of_what_the
     );
     let provides = build.rpm("rocm-support-devel", "--provides");
     assert!(provides.contains("rocm-support-devel = 7.1.0-1"), "{provides:?}");
+    // `{name}` is the name in the format.
+    assert!(provides.contains("rocm-support-devel-static = 7.1.0-1"), "{provides:?}");
+    let provides = build.field("rocm-support-dev", "Provides");
+    assert_eq!(provides, "rocm-support-dev-static (= 7.1.0-1)");
     assert_eq!(build.field("rocm-support-dev", "Section"), "libdevel");
 
     // The debug package as dpkg's and gdb's habits have it.

@@ -64,7 +64,12 @@ pub(super) fn add_one(package: &mut Package, format: Format, field: &str, text: 
         Kind::Group { group: target } | Kind::Shared { target } => Some(target.as_str()),
         _ => None,
     };
-    let Package { name, version, release, .. } = &*package;
+    let Package { version, release, .. } = &*package;
+    // A development package has a name of its own in an `.rpm`.
+    let name = match format {
+        Format::Deb => &package.name,
+        Format::Rpm => package.rpm_name(),
+    };
     let words = Words { name, group, version, release };
     let text = words.fill(text, format).unwrap_or_else(|_| text.to_owned());
     let map = match format {
