@@ -124,7 +124,7 @@ fn bad_files_cost_their_own_artifact_whenever_they_are_found() {
             rows,
             [
                 "blas_lib_gfx1151: failed, 1 error",
-                "blas_run_gfx1151: 2 fat binary converted, 2 generic files",
+                "blas_run_gfx1151: 2 fat binaries converted, 2 generic files",
                 "fft_lib_gfx1151: failed, 1 error",
             ]
         );

@@ -263,9 +263,12 @@ fn rows(report: &Report) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{}: {}, {}",
+        "{}: {} converted, {}",
         report.artifact,
-        count(report.converted.len(), "fat binary converted").replace("converteds", "converted"),
+        match report.converted.len() {
+            1 => "1 fat binary".to_owned(),
+            n => format!("{n} fat binaries"),
+        },
         count(usize::try_from(report.generic_files).unwrap_or(usize::MAX), "generic file"),
     );
     for (isa, content) in &report.isas {
