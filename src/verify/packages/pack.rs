@@ -175,8 +175,8 @@ fn control(
     if file.format == Format::Deb && name.chars().any(|c| c.is_ascii_uppercase()) {
         add(Check::PackageControl, format!("is called `{name}`"), "a name in lower case");
     }
-    let upstream = version.split_once(':').map_or(version.as_str(), |(_, version)| version);
-    let (upstream, release) = upstream.rsplit_once('-').unwrap_or((upstream, "1"));
+    let bare = version.split_once(':').map_or(version.as_str(), |(_, version)| version);
+    let (upstream, release) = bare.rsplit_once('-').unwrap_or((bare, "1"));
     // Others' versions may hold a `-`; ours do not.
     for (field, text) in [("version", upstream), ("release", release)] {
         let text: String = text.chars().filter(|c| *c != '-').collect();
@@ -184,7 +184,6 @@ fn control(
             add(Check::PackageControl, format!("{e}"), "a version that the format takes");
         }
     }
-    let bare = version.split_once(':').map_or(version.as_str(), |(_, version)| version);
     let expected = match file.format {
         Format::Deb => format!("{name}_{bare}_{arch}.deb"),
         Format::Rpm => format!("{name}-{bare}.{arch}.rpm"),
