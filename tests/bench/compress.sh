@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # What compressions of packages give, for the table in docs/compression.md:
-#   compress.sh DIR…              trees as packages hold them: a kernel database, kpack archives, a library
-# For each tree and each of HOW (those of the table): the size of a .deb's data, the CPU time and the peak memory of writing the
-# package with one thread. Prints a Markdown table. Needs: GNU time (package time), room for one package in WORK.
+#   compress.sh DIR…              trees as packages hold them: a kernel database, a library, kpack archives (not in a folder
+#                                 .kpack: there they would belong to binaries that are not in the tree)
+# For each tree and each of HOW: the size of the .deb, the CPU time and the peak memory of writing it with one thread. Prints a
+# Markdown table. Needs: GNU time (package time); in WORK, on the file system of the trees, room for one package.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ $# -gt 0 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 command -v /usr/bin/time >/dev/null || { echo "$0: /usr/bin/time is missing: apt-get install time" >&2; exit 1; }
 [ -n "${GFXPACK:-}" ] || cargo build --release --locked --quiet --manifest-path "$repo/Cargo.toml"
 gfxpack=${GFXPACK:-$repo/target/release/gfxpack}
