@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/roots.rs"]
+mod roots;
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::{example_config, example_shards, gfxpack, ok, tool};
+use roots::as_root;
 use tempfile::TempDir;
 
 /// Two alternatives: one of the host package, and one that each group offers.
@@ -44,16 +45,6 @@ fn built(format: &str) -> TempDir {
         ok(command.args(["--version", version, "--format", format, "--no-auto-deps"]));
     }
     dir
-}
-
-fn as_root(name: &str, debian_package: &str) -> Command {
-    let wanted = tool(name, debian_package);
-    if fs::metadata("/proc/self").unwrap().uid() == 0 {
-        return wanted;
-    }
-    let mut command = tool("unshare", "util-linux");
-    command.arg("--map-root-user").arg(wanted.get_program());
-    command
 }
 
 /// Where a link of update-alternatives leads, in the end of its second step; `None` where it is gone.
