@@ -308,7 +308,10 @@ fn check(
 }
 
 fn compare(name: &str, original: &Path, converted: &Path, how: Use, faults: &mut Vec<String>) {
-    let Ok(before) = execute(original, how) else { return };
+    let before = match execute(original, how) {
+        Ok(before) => before,
+        Err(error) => return faults.push(format!("{name}: the original: {error}")),
+    };
     let after = match execute(converted, how) {
         Ok(after) => after,
         Err(error) => return faults.push(format!("{name}: {error}")),
