@@ -33,7 +33,7 @@ pub fn kpacks(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<(), Error> {
-    let (set, items) = Set::new(plans)?;
+    let (set, items) = Set::new(plans, &buffers())?;
     let mut packing = Packing::new(vec![set], jobs, monitor);
     for item in items {
         packing.item(0, item, None)?;
@@ -57,6 +57,11 @@ pub(super) struct Packing<'a, 'j> {
 
 /// Bytes of buffers that may wait for their next use.
 const BUFFERS: usize = 32 << 20;
+
+/// Buffers for the archives of a pass.
+pub(super) fn buffers() -> Arc<Buffers> {
+    Arc::new(Buffers::new(BUFFERS, usize::MAX))
+}
 
 /// A task for the pool.
 enum Work {
@@ -199,12 +204,14 @@ pub(super) struct Set<'a> {
 
 impl<'a> Set<'a> {
     /// Begins the archives; returns the items that they are made of, best taken in this order.
-    pub fn new(plans: &[(&'a KpackPlan, &'a File, &'a Path)]) -> Result<(Self, Vec<Item>), Error> {
+    pub fn new(
+        plans: &[(&'a KpackPlan, &'a File, &'a Path)],
+        buffers: &Arc<Buffers>,
+    ) -> Result<(Self, Vec<Item>), Error> {
         let archives = plans.iter().map(|(plan, file, path)| Archive::new(plan, file, path));
         let archives = archives.collect::<Result<Vec<_>, _>>()?;
-        let buffers = Arc::new(Buffers::new(BUFFERS, usize::MAX));
-        let items = items(&archives, &buffers);
-        Ok((Self { archives, buffers }, items))
+        let items = items(&archives, buffers);
+        Ok((Self { archives, buffers: Arc::clone(buffers) }, items))
     }
 
     fn store(&mut self, packed: Packed, monitor: &dyn Monitor) -> Result<(), Error> {

@@ -170,6 +170,7 @@ pub fn finish(
         formats: formats.into_iter().map(|format| (format, compression(args, format))).collect(),
         templates: plan.templates.clone(),
         memory: plan.memory,
+        spool: args.spool,
         signer: plan.signer.clone(),
         sign_debs: args.deb_detached_signature,
     };
