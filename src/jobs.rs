@@ -22,6 +22,25 @@ pub struct Jobs {
     budget: Arc<Budget>,
     /// How many archives of the input may be passed over at once.
     passes: Arc<Budget>,
+    /// As many as threads: each thread that works has one.
+    cores: Arc<Budget>,
+}
+
+/// Leave to work in a thread beside the pool: so many threads as the run has work at a time, those of the pool among them.
+#[derive(Debug)]
+pub(crate) struct Core {
+    cores: Arc<Budget>,
+    permit: Option<Permit>,
+}
+
+impl Core {
+    /// Waits for something, and lets others work meanwhile.
+    pub(crate) fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> T {
+        self.permit = None;
+        let waited = wait();
+        self.permit = Some(self.cores.wait(1));
+        waited
+    }
 }
 
 /// Leave to pass over an archive of the input; others wait until it is dropped.
@@ -38,21 +57,32 @@ impl Jobs {
     /// Where the system refuses even one thread.
     pub fn new(threads: usize, memory: u64) -> Self {
         let (tasks, queue) = unbounded::<Task>();
+        let cores = Budget::new(threads.max(1) as u64);
         let workers: Vec<_> = (0..threads.max(1))
             .map_while(|_| {
                 let queue: Receiver<Task> = queue.clone();
-                thread::Builder::new().spawn(move || queue.iter().for_each(|task| task())).ok()
+                let cores = Arc::clone(&cores);
+                let work = move |task: Task| {
+                    let _core = cores.wait(1);
+                    task();
+                };
+                thread::Builder::new().spawn(move || queue.iter().for_each(work)).ok()
             })
             .collect();
         assert!(!workers.is_empty(), "the system refuses to start a thread");
         let passes = Budget::new((threads as u64 / 2).max(1));
-        Self { tasks: Some(tasks), workers, budget: Budget::new(memory), passes }
+        Self { tasks: Some(tasks), workers, budget: Budget::new(memory), passes, cores }
     }
 
     /// Waits for leave to pass over an archive. One pass keeps two cores busy (one decompresses, the
     /// other takes what comes) and has buffers of its own, so there are half as many as workers.
     pub fn turn(&self) -> Turn {
         Turn { _permit: self.passes.wait(1) }
+    }
+
+    /// Waits for leave to work beside the pool. Who has it must not wait for the pool.
+    pub(crate) fn core(&self) -> Core {
+        Core { cores: Arc::clone(&self.cores), permit: Some(self.cores.wait(1)) }
     }
 
     /// The bound on the bytes that are in flight.

@@ -124,7 +124,7 @@ fn both_formats_come_from_one_reading() {
     let dir = temp.path().canonicalize().unwrap();
     let stage = dir.join("artifacts/big_lib_generic/stage");
     random(&stage.join("lib/libbig.so.1"), 5 << 20);
-    random(&stage.join("lib/.kpack/already.kpack"), 300_000);
+    random(&stage.join("lib/rocblas/library/TensileLibrary.dat"), 300_000);
     fs::write(dir.join("artifacts/big_lib_generic/artifact_manifest.txt"), "stage\n").unwrap();
     // A directory walk has `data/…` before `data-more`, a list that is sorted by bytes behind it.
     for (name, len) in [("data/a", 3_000_000), ("data/b", 700), ("data/c", 1 << 20)] {
@@ -139,7 +139,8 @@ fn both_formats_come_from_one_reading() {
     random(&stage.join("share/data/twice"), 250_000);
     fs::hard_link(stage.join("share/data/twice"), stage.join("share/data-twice")).unwrap();
 
-    let files = traced(&package(&dir, "both"), &stage);
+    let mut files = traced(&package(&dir, "both"), &stage);
+    files.retain(|path, _| path.is_file());
     assert_eq!(files.len(), 10, "{files:#?}");
     for (path, (_, read)) in &files {
         let size = path.metadata().unwrap().len();
@@ -186,28 +187,25 @@ fn an_archive_is_gone_through_once_for_the_plan_and_once_for_all_packages() {
     let dir = temp.path().canonicalize().unwrap();
     let shards = dir.join("shards");
     packed(&shards);
-    let passes = |out: &str, args: &[&str]| {
-        let files = traced(&build(&shards, &dir.join(out), args), &shards);
-        let archives =
-            files.into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "zst"));
-        archives
-            .map(|(path, (opened, read))| {
-                let size = path.metadata().unwrap().len();
-                // A pass may end before the archive does.
-                assert!(read > 0 && read <= u64::from(opened) * size, "{path:?}: {read} of {size}");
-                opened
-            })
-            .collect::<Vec<_>>()
+    let opened = |out: &str, args: &[&str]| -> BTreeMap<PathBuf, u32> {
+        let files = traced(&build(&shards, &dir.join(out), args), &shards).into_iter();
+        let archives = files.filter(|(path, _)| path.extension().is_some_and(|e| e == "zst"));
+        archives.map(|(path, (opened, _))| (path, opened)).collect()
+    };
+    // Planning reads some again, to compare host code that differs between shards.
+    let planning = opened("plan", &["--dry-run"]);
+    assert_eq!(planning.len(), 18);
+    let passes = |out: &str, args: &[&str]| -> Vec<u32> {
+        opened(out, args).into_iter().map(|(path, opened)| opened - planning[&path]).collect()
     };
     let with_room = passes("room", &["--spool", "1GiB"]);
-    assert!(with_room.iter().all(|&opened| opened <= 2), "{with_room:?}");
-    let with_default = passes("default", &[]);
-    assert_eq!(with_default.len(), with_room.len());
-    let without = passes("none", &["--spool", "0"]);
+    assert!(with_room.iter().all(|&passes| passes <= 1), "{with_room:?}");
+    assert!(with_room.iter().sum::<u32>() > 8, "{with_room:?}");
+    let [with_default, without] =
+        [("default", &[][..]), ("none", &["--spool", "0"])].map(|(out, args)| passes(out, args));
     let sum = |all: &[u32]| all.iter().sum::<u32>();
     assert!(sum(&with_default) < sum(&without), "{with_default:?} {without:?}");
-    assert!(sum(&with_room) <= sum(&with_default), "{with_room:?} {with_default:?}");
-    assert!(without.iter().any(|&opened| opened > 2), "{without:?}");
+    assert!(with_default.iter().all(|&passes| passes <= 3), "{with_default:?}");
     let expected = snapshot(&dir.join("room"));
     assert_eq!(expected.len(), 44);
     for out in ["default", "none"] {
@@ -298,9 +296,9 @@ fn progress_ends_where_it_was_foreseen() {
         let output = OutputDir::create(&dir.join(format!("out{i}")), false, &[]).unwrap();
         write_packages(&packages, &options, output, &jobs, &told).unwrap();
         let (foreseen, done) = (told.foreseen.into_inner(), told.done.into_inner());
-        // Manifests, and texts that formats add.
-        let small = 3000 * i64::try_from(packages.len()).unwrap();
-        assert!((foreseen - done).abs() < small, "{i}: {done} of {foreseen}");
+        // Manifests, texts that formats add, and what a conversion changes, are not foreseen: of small packages much.
+        let tenth = foreseen / 10;
+        assert!((foreseen - done).abs() < tenth, "{i}: {done} of {foreseen}");
         assert!(done > 100_000, "{done}");
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Ahead<'a> {
                 let end = chunk.len() - chunk.len() % BLOCK;
                 rest.extend_from_slice(&chunk[end..]);
                 self.held -= 1;
-                match self.give.as_ref().filter(|_| handed_on) {
+                match self.give.as_mut().filter(|_| handed_on) {
                     None => {
                         take(&chunk)?;
                         self.spare.push(chunk);

@@ -123,7 +123,7 @@ pub fn write_set(
                 monitor.foresee(Wants::unforeseen(package).saturating_mul(formats as i64));
                 let share = Share { threads: threads[*number], ..share };
                 let package = spooled.substitute(package);
-                let files = one(&package, options, out, &spool, share, monitor)?;
+                let files = one(&package, options, out, &spool, share, jobs, monitor)?;
                 drop(package);
                 spooled.remove()?;
                 Ok(files)
@@ -160,6 +160,7 @@ fn one(
     out: &Path,
     spool: &Path,
     share: Share,
+    jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<PackageFile>> {
     let mut files = Vec::new();
@@ -181,11 +182,12 @@ fn one(
     let reports = match files.as_mut_slice() {
         [deb, rpm] if share.together && (deb.format, rpm.format) == (Format::Deb, Format::Rpm) => {
             let (of_deb, of_rpm) = ((&deb.how, &mut deb.file), (&rpm.how, &mut rpm.file));
-            together::write(package, templates, of_deb, of_rpm, monitor)?.into()
+            together::write(package, templates, of_deb, of_rpm, jobs, monitor)?.into()
         }
         files => files
             .iter_mut()
             .map(|Writing { format, how, file, .. }| {
+                let _core = jobs.core();
                 write(package, *format, templates, how, file, monitor)
             })
             .collect::<Result<Vec<_>>>()?,

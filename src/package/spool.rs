@@ -18,7 +18,6 @@ use super::schedule::Item;
 use super::spec::Package;
 use crate::error::Error;
 use crate::jobs::{Jobs, Permit};
-use crate::kpack::writer::Compression;
 use crate::progress::Monitor;
 use crate::tree::{
     ArchiveFile, Destination, EntryKind, Gather, InputFile, KpackPlan, Source, TreePath, build,
@@ -51,14 +50,6 @@ struct OfPackage<'p> {
 struct FromOrigin<'p> {
     kpacks: Vec<Arc<KpackPlan>>,
     files: Vec<(&'p Source, &'p TreePath)>,
-}
-
-/// About what an archive will have, in bytes: code objects compress to a quarter.
-fn foreseen(plan: &KpackPlan) -> u64 {
-    match plan.compression() {
-        Compression::None => plan.original_size(),
-        Compression::Zstd { .. } => plan.original_size() / 4,
-    }
 }
 
 impl<'p> Wants<'p> {
@@ -168,7 +159,9 @@ impl<'p> Wants<'p> {
             _ => None,
         });
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        plans.filter_map(|plan| Some(signed(plan.built()?.size) - signed(foreseen(plan)))).sum()
+        plans
+            .filter_map(|plan| Some(signed(plan.built()?.size) - signed(plan.estimated_size())))
+            .sum()
     }
 }
 
@@ -207,7 +200,7 @@ impl<'p> Looking<'p> {
             match entry.source() {
                 None => {}
                 Some(Source::Kpack(plan)) => {
-                    written += foreseen(plan);
+                    written += plan.estimated_size();
                     self.kpack(number, Arc::clone(plan));
                 }
                 // A manifest states the sizes of archives of other packages, which are perhaps not written.

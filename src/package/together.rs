@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 
 use super::ahead::{CHUNK, Content};
 use super::files;
@@ -26,6 +26,7 @@ use super::spec::Package;
 use super::{Options, Report, deb, rpm};
 use crate::buffers::Buffers;
 use crate::error::{Error, Errors, Result};
+use crate::jobs::{Core, Jobs};
 use crate::progress::Monitor;
 use crate::tree::{InputFile, Source, TreePath};
 
@@ -42,22 +43,30 @@ pub(super) fn write(
     templates: &Templates,
     of_deb: (&Options, &mut File),
     of_rpm: (&Options, &mut File),
+    jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<[Report; 2]> {
+    let (deb_options, deb_out) = of_deb;
+    let (rpm_options, rpm_out) = of_rpm;
     let trees = (deb::tree(package, templates)?, rpm::tree(package)?);
-    let deb = deb::Plan::new(package, &trees.0, templates, of_deb.0)?;
+    let deb = deb::Plan::new(package, &trees.0, templates, deb_options)?;
     let members = rpm::members(package, &trees.1)?;
-    let rpm = rpm::Plan::new(package, &members, templates, of_rpm.0)?;
-    let shared = Shared::new(&deb.contents(), &rpm.contents(), &of_deb.0.spool_dir)?;
+    let rpm = rpm::Plan::new(package, &members, templates, rpm_options)?;
+    let shared = Shared::new(&deb.contents(), &rpm.contents(), &deb_options.spool_dir)?;
 
     let (to, from) = bounded(WAITING);
     let buffers = Arc::new(Buffers::new(WAITING * CHUNK, 1));
     let gone = AtomicBool::new(false);
-    let give = Give { shared: &shared, to, nth: 0, buffers: Arc::clone(&buffers), gone: &gone };
-    let take = Take { shared: &shared, from, nth: 0, buffers };
     let (deb, rpm) = thread::scope(|scope| {
-        let rpm = scope.spawn(|| rpm.write(of_rpm.0, of_rpm.1, Some(take), monitor));
-        let deb = deb.write(of_deb.0, of_deb.1, Some(give), monitor);
+        let shared = &shared;
+        let of_give = Arc::clone(&buffers);
+        let rpm = scope.spawn(move || {
+            let take = Take { shared, from, nth: 0, buffers, core: jobs.core() };
+            rpm.write(rpm_options, rpm_out, Some(take), monitor)
+        });
+        let core = jobs.core();
+        let give = Give { shared, to, nth: 0, buffers: of_give, gone: &gone, core };
+        let deb = deb.write(deb_options, deb_out, Some(give), monitor);
         (deb, rpm.join().expect("a writer does not panic"))
     });
     match (deb, rpm) {
@@ -179,6 +188,7 @@ pub(super) struct Give<'a> {
     buffers: Arc<Buffers>,
     /// Whether the other writer was found to have stopped.
     gone: &'a AtomicBool,
+    core: Core,
 }
 
 impl<'a> Give<'a> {
@@ -195,13 +205,18 @@ impl<'a> Give<'a> {
     }
 
     /// Hands a chunk on, after which both have it.
-    pub(super) fn chunk(&self, bytes: Vec<u8>) -> Result<Arc<Vec<u8>>> {
+    pub(super) fn chunk(&mut self, bytes: Vec<u8>) -> Result<Arc<Vec<u8>>> {
         let bytes = Arc::new(bytes);
         let chunk = Chunk { nth: self.nth, bytes: Arc::clone(&bytes) };
-        self.to.send(chunk).map_err(|_| {
+        let sent = match self.to.try_send(chunk) {
+            Ok(()) => true,
+            Err(TrySendError::Full(chunk)) => self.core.wait(|| self.to.send(chunk).is_ok()),
+            Err(TrySendError::Disconnected(_)) => false,
+        };
+        if !sent {
             self.gone.store(true, Ordering::Relaxed);
-            Error::failed("the other format cannot be written")
-        })?;
+            return Err(Error::failed("the other format cannot be written").into());
+        }
         Ok(bytes)
     }
 
@@ -224,6 +239,7 @@ pub(super) struct Take<'a> {
     from: Receiver<Chunk>,
     nth: usize,
     buffers: Arc<Buffers>,
+    core: Core,
 }
 
 impl Take<'_> {
@@ -242,7 +258,12 @@ impl Take<'_> {
         while left > 0 {
             let other =
                 |what: &str| Errors::from(Error::failed(format!("/{}: {what}", content.path)));
-            let Ok(Chunk { nth, bytes }) = self.from.recv() else {
+            let chunk = match self.from.try_recv() {
+                Ok(chunk) => Some(chunk),
+                Err(TryRecvError::Empty) => self.core.wait(|| self.from.recv().ok()),
+                Err(TryRecvError::Disconnected) => None,
+            };
+            let Some(Chunk { nth, bytes }) = chunk else {
                 return Err(other("the other format cannot be written"));
             };
             let rest = left.checked_sub(bytes.len() as u64).filter(|_| nth == self.nth);

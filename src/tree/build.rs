@@ -52,7 +52,7 @@ pub(super) struct Packing<'a, 'j> {
     /// Bundles whose hashes are still to be checked. Hashes of several together go up to eight times as
     /// fast, and are a third of the work otherwise; so bundles wait until they are eight, or large in sum.
     unchecked: Vec<(Item, Arc<Content>)>,
-    monitor: &'j dyn Monitor,
+    with: (&'j Jobs, &'j dyn Monitor),
 }
 
 /// Bytes of buffers that may wait for their next use.
@@ -84,9 +84,12 @@ impl Work {
 }
 
 /// Stores what came of a task.
-fn take(sets: &mut [Set], done: Done, monitor: &dyn Monitor) -> Result<(), Fault> {
+fn take(sets: &mut [Set], done: Done, (jobs, monitor): (&Jobs, &dyn Monitor)) -> Result<(), Fault> {
     match done? {
-        Some((set, packed)) => Ok(sets[set].store(packed, monitor)?),
+        Some((set, packed)) => {
+            let _core = jobs.core();
+            Ok(sets[set].store(packed, monitor)?)
+        }
         None => Ok(()),
     }
 }
@@ -94,7 +97,8 @@ fn take(sets: &mut [Set], done: Done, monitor: &dyn Monitor) -> Result<(), Fault
 impl<'a, 'j> Packing<'a, 'j> {
     pub fn new(sets: Vec<Set<'a>>, jobs: &'j Jobs, monitor: &'j dyn Monitor) -> Self {
         let queue = jobs.queue(Work::run);
-        Self { sets, queue, memory: jobs.in_flight(), items: 0, unchecked: Vec::new(), monitor }
+        let with = (jobs, monitor);
+        Self { sets, queue, memory: jobs.in_flight(), items: 0, unchecked: Vec::new(), with }
     }
 
     /// Takes an item of a set. Its bytes are in `part`, or read from its input.
@@ -116,11 +120,11 @@ impl<'a, 'j> Packing<'a, 'j> {
         item: Item,
         part: Option<Part<Arc<Vec<u8>>>>,
     ) -> Result<(), Fault> {
-        let Self { sets, queue, memory, monitor, .. } = self;
+        let Self { sets, queue, memory, with, .. } = self;
         let most = *memory / 2;
         let mut push = |task: Task| {
             let cost = task.cost;
-            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *monitor))
+            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
         };
         if item.is_plain() {
             return push(item.task(part));
@@ -152,22 +156,22 @@ impl<'a, 'j> Packing<'a, 'j> {
 
     /// Has the hashes of bundles checked.
     fn check(&mut self) -> Result<(), Fault> {
-        let Self { sets, queue, unchecked, monitor, .. } = self;
+        let Self { sets, queue, unchecked, with, .. } = self;
         let bundles = std::mem::take(unchecked);
-        queue.push(Work::Check(bundles), 0, &mut |done| take(sets, done, *monitor))
+        queue.push(Work::Check(bundles), 0, &mut |done| take(sets, done, *with))
     }
 
     /// Of a fault and of those in what is under way, the one to tell: whatever came to light first, it is
     /// that of the item that came first. Nothing more can be packed then.
     fn first(&mut self, fault: Fault) -> Error {
-        let Self { sets, queue, unchecked, monitor, .. } = self;
+        let Self { sets, queue, unchecked, with, .. } = self;
         let mut first = fault;
         let mut tell = |fault: Fault| {
             if fault.order() < first.order() {
                 first = fault;
             }
         };
-        while let Err(fault) = queue.finish(&mut |done| take(sets, done, *monitor)) {
+        while let Err(fault) = queue.finish(&mut |done| take(sets, done, *with)) {
             tell(fault);
         }
         if let Err(fault) = pack::check(&std::mem::take(unchecked)) {
@@ -178,14 +182,14 @@ impl<'a, 'j> Packing<'a, 'j> {
 
     /// Stores what was packed elsewhere.
     pub fn store(&mut self, set: usize, packed: Packed) -> Result<(), Error> {
-        self.sets[set].store(packed, self.monitor)
+        self.sets[set].store(packed, self.with.1)
     }
 
     /// Waits until everything so far is stored, and good.
     pub fn settle(&mut self) -> Result<(), Error> {
         let checked = self.check();
-        let Self { sets, queue, monitor, .. } = self;
-        let settled = checked.and_then(|()| queue.finish(&mut |done| take(sets, done, *monitor)));
+        let Self { sets, queue, with, .. } = self;
+        let settled = checked.and_then(|()| queue.finish(&mut |done| take(sets, done, *with)));
         settled.map_err(|fault| self.first(fault))
     }
 

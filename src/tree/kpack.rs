@@ -114,6 +114,14 @@ impl KpackPlan {
         self.objects().iter().map(|(object, _)| object.size()).sum()
     }
 
+    /// About the size that the file will have, in bytes: code objects of libraries compress to a quarter, more or less.
+    pub fn estimated_size(&self) -> u64 {
+        match self.compression {
+            Compression::None => self.original_size(),
+            Compression::Zstd { .. } => self.original_size() / 4,
+        }
+    }
+
     /// The distinct code objects in stored order, each with the kernels that it is.
     pub(super) fn objects(&self) -> Vec<(&CodeObjectAt, Vec<&PlannedKernel>)> {
         let mut objects: Vec<(&CodeObjectAt, Vec<&PlannedKernel>)> = Vec::new();
