@@ -232,6 +232,74 @@ fn a_dry_run_reads_headers_alone() {
     assert!(!dir.join("out").exists());
 }
 
+#[test]
+fn a_dry_run_says_what_would_be_made_and_what_is_left_out() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    let shards = dir.join("shards");
+    copy_tree(&example_shards(), &shards);
+    fs::write(shards.join("gfx1151-build/build.log"), "no artifact").unwrap();
+    let library = "blas_lib_gfx110X-dgpu/math-libs/BLAS/rocBLAS/stage/lib/rocblas/library";
+    for i in 0..9 {
+        fs::write(
+            shards.join("gfx110X-build").join(library).join(format!("many{i}.txt")),
+            "1234567",
+        )
+        .unwrap();
+    }
+    let definitions = dir.join("packages.json");
+    let text = fs::read_to_string(example_packages()).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let packages = json["packages"].as_array_mut().unwrap();
+    packages.retain(|package| package["name"] == "rocblas");
+    fs::write(&definitions, json.to_string()).unwrap();
+    let mut command = gfxpack();
+    command.args(["build", "--dry-run", "--no-auto-deps", "--version", "7.1.0", "--release", "1"]);
+    command.args(["--gpu-targets", "gfx1100"]).arg("--input-shards-dir").arg(&shards);
+    command.arg("--config").arg(example_config()).arg("--packages").arg(&definitions);
+    command.arg("--output-dir").arg(dir.join("out"));
+    let text = ok(&mut command);
+    for words in [
+        "rocblas-gfx110X 7.1.0-1 (group gfx110X, code for gfx1100",
+        "─ rocblas-gfx110x_7.1.0-1_amd64.deb\n",
+        "─ rocblas-gfx110X-7.1.0-1.x86_64.rpm\n",
+        "─ Requires: rocblas-generic = 7.1.0-1\n",
+        "_gfx1100.kpack: about ",
+        ".kpm (manifest of kpacks)\n",
+        "librocblas.so.5 -> librocblas.so.5.2 (symlink)\n",
+        "/opt/rocm/lib/rocblas/library/: ",
+        "left out\n",
+        " database files for gfx1151: not among --gpu-targets\n",
+        "build.log: is no artifact\n",
+        ": no definition takes it\n",
+    ] {
+        assert!(text.contains(words), "`{words}` is not in:\n{text}");
+    }
+    assert!(!text.contains("many3.txt"), "{text}");
+    assert!(ok(command.arg("--verbose")).contains("library/many3.txt: 7 B\n"));
+    let json: serde_json::Value = serde_json::from_str(&ok(command.arg("--json"))).unwrap();
+    let packages = json["packages"].as_array().unwrap();
+    assert_eq!(json["totals"]["packages"], packages.len());
+    let package = |name: &str| packages.iter().find(|package| package["name"] == name).unwrap();
+    let group = package("rocblas-gfx110X");
+    assert_eq!((&group["group"], &group["kind"]), (&"gfx110X".into(), &"group".into()));
+    let content = group["content"].as_array().unwrap();
+    let kpack = content.iter().find(|item| item["kind"] == "kpack").unwrap();
+    let sizes = content.iter().map(|item| {
+        let size = item["size"].as_u64().or(item["estimated_size"].as_u64());
+        size.unwrap_or(0)
+    });
+    assert_eq!(sizes.sum::<u64>(), group["installed_size"].as_u64().unwrap());
+    assert!(kpack["estimated_size"].as_u64() < kpack["code_bytes"].as_u64(), "{kpack}");
+    assert_eq!(group["installed_size_is_estimate"], true);
+    assert_eq!(package("rocblas-generic")["installed_size_is_estimate"], false);
+    let left_out = json["left_out"].as_array().unwrap();
+    for why in ["is no artifact", "no definition takes it", "not among --gpu-targets"] {
+        assert!(left_out.iter().any(|one| one["why"] == why), "{left_out:#?}");
+    }
+    assert!(!dir.join("out").exists());
+}
+
 /// What a monitor was told, in bytes.
 #[derive(Default)]
 struct Told {

@@ -94,8 +94,9 @@ impl<'a> Plan<'a> {
         let cannot_write = |e| Errors::from(files::cannot_write(package, Format::Deb, e));
         let mut spool = tempfile::tempfile_in(&options.spool_dir)
             .map_err(|e| Error::io("cannot make a temporary file in", &options.spool_dir, e))?;
-        let contents = Ahead::new(self.contents(), options.read_ahead, give);
-        let md5sums = write_data(package, members, contents, options, &mut spool, monitor)?;
+        // Lives to the end: it has the leave to work.
+        let mut contents = Ahead::new(self.contents(), options.read_ahead, give);
+        let md5sums = write_data(package, members, &mut contents, options, &mut spool, monitor)?;
         let control = control_member(package, texts, members, md5sums, options.compression)
             .map_err(cannot_write)?;
         let (size, sha256) = assemble(package, options.compression, &control, &mut spool, out)
@@ -170,7 +171,7 @@ fn link<'a>(member: &Member<'a>) -> &'a [u8] {
 fn write_data(
     package: &Package,
     members: &[Member<'_>],
-    mut contents: Ahead<'_>,
+    contents: &mut Ahead<'_>,
     options: &Options,
     spool: &mut File,
     monitor: &dyn Monitor,

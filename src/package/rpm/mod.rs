@@ -106,7 +106,7 @@ impl<'a> Plan<'a> {
         &self,
         options: &Options,
         out: &mut File,
-        take: Option<Take<'_>>,
+        mut take: Option<Take<'_>>,
         monitor: &dyn Monitor,
     ) -> Result<Report> {
         let Self { package, list, preamble, installed, large } = self;
@@ -118,7 +118,7 @@ impl<'a> Plan<'a> {
         let start = empty.bytes.len() as u64;
         out.seek(SeekFrom::Start(start)).map_err(failed)?;
         let (digests, archive, payload) =
-            write_payload(package, list, *large, options, take, &mut *out, monitor)?;
+            write_payload(package, list, *large, options, take.as_mut(), &mut *out, monitor)?;
         let sizes = Sizes { installed, archive, payload };
         let mut pieces = front.build(&digests, &sizes).map_err(failed)?;
         if let Some(signer) = &options.signer {
@@ -270,7 +270,7 @@ fn write_payload(
     list: &[Listed<'_>],
     stripped: bool,
     options: &Options,
-    mut take: Option<Take<'_>>,
+    mut take: Option<&mut Take<'_>>,
     out: &mut File,
     monitor: &dyn Monitor,
 ) -> Result<(Digests, u64, u64)> {
