@@ -223,6 +223,7 @@ fn planning_goes_through_an_archive_once() {
     let dir = temp.path().canonicalize().unwrap();
     packed(&dir.join("all"));
     let shards = dir.join("shards");
+    fs::create_dir(&shards).unwrap();
     copy_tree(&dir.join("all/gfx110X-build"), &shards.join("gfx110X-build"));
     let files = traced(&build(&shards, &dir.join("out"), &["--dry-run"]), &shards);
     let opened: Vec<_> = files.iter().filter(|(path, _)| path.is_file()).collect();
@@ -331,7 +332,7 @@ fn a_file_that_changes_on_the_way_is_one_error() {
     let (packages, _) =
         plan_build(&read, &groups, Some(&definitions), &splitting, &staging, &jobs).unwrap();
     let input = shards.join("gfx110X-build/sysdeps_lib_generic");
-    let changed = common::snapshot(&input);
+    let changed = snapshot(&input);
     let name = changed.keys().find(|name| name.ends_with("NOTICE.txt")).unwrap();
     fs::write(input.join(name), "another text").unwrap();
     let output = OutputDir::create(&dir.join("out"), false, &[]).unwrap();
