@@ -34,7 +34,7 @@ impl OutputDir {
     pub fn create(output: &Path, force: bool, inputs: &[&Path]) -> Result<Self> {
         let output = named(output)?;
         apart(&output, inputs)?;
-        let made = Self::open_part(&output, false, force)?;
+        let made = Self::open_part(&output, "", false, force)?;
         // Under the lock: no other run of ours can fill it now.
         made.check_free()?;
         Ok(made)
@@ -52,7 +52,7 @@ impl OutputDir {
         for place in &places {
             apart(place, inputs)?;
         }
-        let made = Self::open_part(&output, true, force)?;
+        let made = Self::open_part(&output, "", true, force)?;
         let faults = places
             .iter()
             .filter(|place| !force && place.symlink_metadata().is_ok())
@@ -65,11 +65,22 @@ impl OutputDir {
         Errors::check(made, faults)
     }
 
-    fn open_part(output: &Path, beside: bool, force: bool) -> Result<Self> {
+    /// Prepares to add files to `output`, which may hold others and may be added to by other runs at
+    /// the same time; files of the same names are replaced. Of two runs with one `label`, the second is
+    /// refused.
+    pub fn create_among(output: &Path, label: &str) -> Result<Self> {
+        Self::open_part(&named(output)?, label, true, true)
+    }
+
+    fn open_part(output: &Path, label: &str, beside: bool, force: bool) -> Result<Self> {
         let parent = output.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(|e| Error::io("cannot make", parent, e))?;
         let mut part_name = OsString::from(".");
         part_name.push(output.file_name().unwrap_or_default());
+        if !label.is_empty() {
+            part_name.push(".");
+            part_name.push(label);
+        }
         part_name.push(".gfxpack-part");
         let part = parent.join(part_name);
         let lock = lock_empty(&part)?;
@@ -205,7 +216,7 @@ fn not_a_directory(output: &Path) -> Error {
 }
 
 /// Refuses an output that is an input, holds one, or lies in one: writing it would touch the input.
-fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
+pub fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
     let output_real = real(output);
     for input in inputs {
         let input_real = real(input);
