@@ -15,6 +15,8 @@ packages=(
   createrepo-c dnf zypper
   # Judges of packages.
   lintian rpmlint
+  # Runs plans of builds.
+  ninja-build
   # Make keys, and check signatures.
   gnupg gpgv
   # Make another Debian to chroot into, for ignored tests.

@@ -121,8 +121,14 @@ impl Engine<'_> {
         text.extend_from_slice(b"  command = $make\n  description = make $package\n\nbuild ");
         path(&mut text, replan.file)?;
         text.extend_from_slice(b": plan");
-        implicit(&mut text, unsaid.into_iter().map(PathBuf::as_path))?;
+        implicit(&mut text, unsaid.iter().map(|path| path.as_path()))?;
         text.push(b'\n');
+        // What a depfile names may be gone, which is a change as any other; so may be these then.
+        for gone in &unsaid {
+            text.extend_from_slice(b"build ");
+            path(&mut text, gone)?;
+            text.extend_from_slice(b": phony\n");
+        }
         for node in nodes {
             text.extend_from_slice(b"\nbuild");
             for output in self.outputs(node) {
@@ -192,7 +198,10 @@ impl Engine<'_> {
                 name: format!("{called}-{:0width$}", number + 1),
                 command: text(OsStr::from_bytes(&command))?,
                 packages: each().map(|node| node.name.clone()).collect(),
-                inputs: inputs.into_iter().map(|path| text(path.as_os_str())).collect::<Result<_>>()?,
+                inputs: inputs
+                    .into_iter()
+                    .map(|path| text(path.as_os_str()))
+                    .collect::<Result<_>>()?,
                 sizes: sizes.map(|path| text(path.as_os_str())).collect::<Result<_>>()?,
                 plans: plans.map(|path| text(path.as_os_str())).collect::<Result<_>>()?,
                 outputs: outputs.map(|path| text(path.as_os_str())).collect::<Result<_>>()?,
@@ -334,9 +343,13 @@ mod tests {
         };
         assert_eq!(escaped("a b/$x:y").unwrap(), "a$ b/$$x$:y");
         assert!(escaped("a\nb").is_err() && escaped("a|b").is_err());
-        let word = |name: &str| depfile_word(Path::new(name)).map(|w| String::from_utf8(w).unwrap());
+        let word =
+            |name: &str| depfile_word(Path::new(name)).map(|w| String::from_utf8(w).unwrap());
         assert_eq!(word("a b#c$d:e").unwrap(), "a\\ b\\#c$$d:e");
-        assert_eq!([word("a:"), word("a: b"), word("a*b"), word("a\nb"), word("a\\b")], [const { None }; 5]);
+        assert_eq!(
+            [word("a:"), word("a: b"), word("a*b"), word("a\nb"), word("a\\b")],
+            [const { None }; 5]
+        );
     }
 
     #[test]

@@ -153,22 +153,26 @@ const SIZES_MAX: u64 = 64 << 20;
 fn read_sizes(dir: &Path, package: &str, sizes: &mut KpackSizes) -> Result<(), Error> {
     let path = dir.join(sizes_name(package));
     if package.contains('/') || package.starts_with('.') {
-        return Err(Error::failed(format!("a plan needs the sizes of `{package}`, which is no package")));
+        return Err(Error::failed(format!(
+            "a plan needs the sizes of `{package}`, which is no package"
+        )));
     }
     let file = File::open(&path).map_err(|e| {
         Error::io("cannot read the sizes of archives in", &path, e)
             .hint(format!("make `{package}` first, in this run or into the same --sizes-dir"))
     })?;
     let bad = |e: serde_json::Error| {
-        Error::failed("has no sizes of archives").at(&path).because(e).hint(format!(
-            "remove it and make `{package}` again"
-        ))
+        Error::failed("has no sizes of archives")
+            .at(&path)
+            .because(e)
+            .hint(format!("remove it and make `{package}` again"))
     };
     let file: SizesFile =
         serde_json::from_reader(std::io::BufReader::new(std::io::Read::take(file, SIZES_MAX)))
             .map_err(bad)?;
     for (place, of) in file.archives {
-        let place = TreePath::new(&place).map_err(|e| Error::failed("names no place").at(&path).because(e))?;
+        let place = TreePath::new(&place)
+            .map_err(|e| Error::failed("names no place").at(&path).because(e))?;
         sizes.insert(place, (of.size, of.kernel_count));
     }
     Ok(())
@@ -231,10 +235,12 @@ pub fn make(
                 read_sizes(making.sizes_dir, need, &mut sizes)?;
             }
             if plan.formats().map_err(|e| bad(path, e))? != options.formats {
-                return Err(Error::usage("has other formats or compressions than the plans beside it")
-                    .at(path)
-                    .hint("name plans of one run of `gfxpack plan`")
-                    .into());
+                return Err(Error::usage(
+                    "has other formats or compressions than the plans beside it",
+                )
+                .at(path)
+                .hint("name plans of one run of `gfxpack plan`")
+                .into());
             }
             packages.push(plan.package(making.times, &sizes).map_err(|e| bad(path, e))?);
         }

@@ -66,8 +66,8 @@ impl OutputDir {
     }
 
     /// Prepares to add files to `output`, which may hold others and may be added to by other runs at
-    /// the same time; files of the same names are replaced. Of two runs with one `label`, the second is
-    /// refused.
+    /// the same time; files of the same names are replaced. Of two runs with one `label`, the second
+    /// waits for the first: an engine that was killed may leave one behind.
     pub fn create_among(output: &Path, label: &str) -> Result<Self> {
         Self::open_part(&named(output)?, label, true, true)
     }
@@ -83,7 +83,7 @@ impl OutputDir {
         }
         part_name.push(".gfxpack-part");
         let part = parent.join(part_name);
-        let lock = lock_empty(&part)?;
+        let lock = lock_empty(&part, !label.is_empty())?;
         let output = output.to_owned();
         Ok(Self { output, part, _lock: lock, beside, force, finished: false })
     }
@@ -247,8 +247,13 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// Makes `part` an empty directory under our lock.
-fn lock_empty(part: &Path) -> Result<File> {
+/// Makes `part` an empty directory under our lock. Where another run has it, that is an error unless
+/// `wait`.
+fn lock_empty(part: &Path, wait: bool) -> Result<File> {
+    let how = match wait {
+        true => FlockOperation::LockExclusive,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
     let failed = |e| Error::io("cannot make", part, e);
     loop {
         match fs::create_dir(part) {
@@ -259,7 +264,7 @@ fn lock_empty(part: &Path) -> Result<File> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(failed)?,
         };
-        if let Err(e) = flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+        if let Err(e) = flock(&dir, how) {
             return Err(Error::io("another run is writing the same output", part, e.into())
                 .hint("wait for it to end, or name another output")
                 .into());

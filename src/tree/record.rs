@@ -311,7 +311,10 @@ impl TreeRecord {
     /// The files of the input that writing the tree reads: those on disk, and archives.
     pub fn files(&self) -> BTreeSet<PathBuf> {
         let on_disk = self.inputs.iter().filter(|input| input.within.is_none());
-        on_disk.map(|input| input.file.path()).chain(self.archives.iter().map(FileRecord::path)).collect()
+        on_disk
+            .map(|input| input.file.path())
+            .chain(self.archives.iter().map(FileRecord::path))
+            .collect()
     }
 
     /// The packages with archives whose sizes it needs.
@@ -340,7 +343,8 @@ impl TreeRecord {
             })?;
             Ok((Arc::clone(file), Arc::new(bundle.clone())))
         });
-        let reading = Reading { bundles: bundles.collect::<Result<_, RecordError>>()?, inputs, sizes };
+        let reading =
+            Reading { bundles: bundles.collect::<Result<_, RecordError>>()?, inputs, sizes };
         let mut tree = Tree::new();
         for EntryRecord { path, mode, mtime, kind } in &self.entries {
             let kind = reading.kind(kind, path, &tree)?;

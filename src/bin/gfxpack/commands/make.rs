@@ -40,7 +40,8 @@ pub fn run(args: &Make, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let output = args.output_dir.to_string_lossy();
     let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
     ui.result(&json, || {
-        let line = |size: u64, file: &str| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
+        let line =
+            |size: u64, file: &str| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         files.iter().map(|file| line(file.size, &file.file)).collect()
     });
     Ok(ExitCode::SUCCESS)

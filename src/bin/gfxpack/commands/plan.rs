@@ -31,7 +31,8 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
             .into());
     }
     let plan_dir = args.plan_dir.clone().unwrap_or_else(|| beside(&packaging.output_dir, "plans"));
-    let sizes_dir = args.sizes_dir.clone().unwrap_or_else(|| beside(&packaging.output_dir, "sizes"));
+    let sizes_dir =
+        args.sizes_dir.clone().unwrap_or_else(|| beside(&packaging.output_dir, "sizes"));
     for dir in [&packaging.output_dir, &plan_dir, &sizes_dir] {
         apart(dir, &[&args.build.input_shards_dir])?;
     }
@@ -57,12 +58,14 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     for_ninja.push(global.jobs.unwrap_or(1).to_string().into());
     for_ninja.extend(options.iter().cloned());
     let mut for_matrix = options;
-    for_matrix.extend(global.jobs.into_iter().flat_map(|n| ["--jobs".into(), n.to_string().into()]));
+    // The input is copied to each machine.
+    for_matrix.push("--moved".into());
+    for_matrix
+        .extend(global.jobs.into_iter().flat_map(|n| ["--jobs".into(), n.to_string().into()]));
     let written = write_plans(&engine(&for_ninja), &nodes)?;
     if let Some(file) = &args.ninja {
         let command = again(&program, of_process);
-        let replan =
-            Replan { file, command: &command, depends: &depends(&args.build, &shards)? };
+        let replan = Replan { file, command: &command, depends: &depends(&args.build, &shards)? };
         let (text, deps) = engine(&for_ninja).ninja(&nodes, &replan)?;
         write_whole(&depfile(file), &deps)?;
         write_whole(file, &text)?;
@@ -131,7 +134,9 @@ fn write_plans(engine: &Engine, nodes: &[Node]) -> Result<usize> {
     let listing = fs::read_dir(dir).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     for entry in listing.map_err(|e| Error::io("cannot list the plans in", dir, e))? {
         let path = entry.path();
-        if path.extension().is_some_and(|e| e == "plan") && !wanted.contains(&path) && is_plan(&path)
+        if path.extension().is_some_and(|e| e == "plan")
+            && !wanted.contains(&path)
+            && is_plan(&path)
         {
             fs::remove_file(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
         }
