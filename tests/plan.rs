@@ -5,6 +5,8 @@
 #[path = "common/archives.rs"]
 mod archives;
 mod common;
+#[path = "common/packages.rs"]
+mod packages;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,6 +20,11 @@ use common::{
     assert_same, copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok,
     run, snapshot, tool,
 };
+
+use gfxpack::package::Format;
+use gfxpack::package::planned::{MAGIC, PackagePlan};
+use gfxpack::tree::TreePath;
+use packages::Dice;
 
 /// A name that engines have to escape.
 const ODD: &str = "sh $a:rds #1 it's";
@@ -348,4 +355,46 @@ fn a_node_reads_its_own_input_alone() {
         "out.plans/rocblas-gfx120X.plan",
     ]));
     assert_eq!(place.out().len(), 2);
+}
+
+/// Whatever a plan says, reading it ends with a plan or an error.
+#[test]
+fn hostile_plans_are_errors() {
+    let place = Place::new("shards");
+    ok(&mut place.plan(&["--ninja", "build.ninja"]));
+    let mut dice = Dice(7);
+    let (mut read, mut packages) = (0, 0);
+    for name in ["rocblas-gfx110X", "rocblas-generic"] {
+        let plan = fs::read(place.path().join(format!("out.plans/{name}.plan"))).unwrap();
+        let content = plan[40..].to_vec();
+        for _ in 0..1500 {
+            let mut content = content.clone();
+            for _ in 0..=dice.roll(3) {
+                let at = usize::try_from(dice.roll(content.len() as u64)).unwrap();
+                content[at] = match dice.roll(5) {
+                    0 => 0,
+                    1 => 0x7f,
+                    2 => 0x80,
+                    3 => 0xff,
+                    _ => u8::try_from(dice.roll(256)).unwrap(),
+                };
+            }
+            let mut bytes = MAGIC.to_vec();
+            bytes.extend_from_slice(blake3::hash(&content).as_bytes());
+            bytes.extend_from_slice(&content);
+            let Ok(plan) = PackagePlan::read(bytes.as_slice()) else { continue };
+            read += 1;
+            let needs: Vec<_> = plan.needs().into_iter().collect();
+            assert!(needs.len() < 100 && plan.files().len() < 1000);
+            let sizes = ["gfx1100", "gfx1101"].map(|isa| {
+                let at = format!("opt/rocm/.kpack/blas_lib+math-libs+BLAS+rocBLAS_{isa}.kpack");
+                (TreePath::new(at).unwrap(), (1000, 2))
+            });
+            if let Ok(package) = plan.package(true, &sizes.into()) {
+                let _ = (package.check(Format::Deb), package.check(Format::Rpm));
+                packages += 1;
+            }
+        }
+    }
+    assert!(read > 100 && packages > 50, "{read} {packages}");
 }
