@@ -140,6 +140,17 @@ fn ninja_makes_what_build_makes_and_no_more_than_is_needed() {
     assert_same("touched", &place.out(), &place.built());
     assert_eq!(place.makes(), names(&[]));
 
+    // A file of a database: the sizes of its group's archives stay what they are, and the generic package
+    // with their manifest is not made again.
+    let blas = place.path().join(ODD).join("gfx110X-build/blas_lib_gfx110X-dgpu/math-libs/BLAS");
+    let library = blas.join("rocBLAS/stage/lib/rocblas/library");
+    let names_there = fs::read_dir(&library).unwrap().map(|e| e.unwrap().path());
+    let database = names_there.filter(|path| path.to_string_lossy().contains("gfx1101")).min();
+    later(&database.unwrap());
+    assert_eq!(place.makes(), names(&["rocblas-gfx110X"]));
+    assert_same("a database", &place.out(), &place.built());
+    assert_eq!(place.makes(), names(&[]));
+
     // A file comes, and goes: the development package has the directory, which has another time then.
     let header = place.library().with_file_name("new.txt");
     fs::write(&header, "new\n").unwrap();

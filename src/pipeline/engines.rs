@@ -118,7 +118,9 @@ impl Engine<'_> {
         text.extend_from_slice(b"\n  depfile = ");
         value(&mut text, depfile(replan.file).as_os_str().as_bytes())?;
         text.extend_from_slice(b"\n  generator = 1\n  description = plan\n\nrule make\n");
-        text.extend_from_slice(b"  command = $make\n  description = make $package\n\nbuild ");
+        text.extend_from_slice(
+            b"  command = $make\n  description = make $package\n  restat = 1\n\nbuild ",
+        );
         path(&mut text, replan.file)?;
         text.extend_from_slice(b": plan");
         implicit(&mut text, unsaid.iter().map(|path| path.as_path()))?;

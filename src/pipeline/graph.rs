@@ -265,7 +265,11 @@ pub fn make(
     output.finish()?;
     for (package, sizes) in made {
         let text = serde_json::to_string_pretty(&sizes).expect("keys are text") + "\n";
-        write_whole(&making.sizes_dir.join(sizes_name(&package)), text.as_bytes())?;
+        // A file that is as it was keeps its time: then nobody who needs it has to be made again.
+        let path = making.sizes_dir.join(sizes_name(&package));
+        if fs::read(&path).ok().is_none_or(|there| there != text.as_bytes()) {
+            write_whole(&path, text.as_bytes())?;
+        }
     }
     files.sort_by(|a, b| a.file.cmp(&b.file));
     Ok(files)
