@@ -26,6 +26,8 @@ trap 'rm -rf "$work"' EXIT
 export SOURCE_DATE_EPOCH=1767614400 LC_ALL=C
 mkdir -p "$work/shards" "$work/out"
 ln -s "$shard" "$work/shards/one"
+# Links to artifacts are as good as artifacts.
+mapfile -d '' artifacts < <(find -H "$shard" -mindepth 1 -maxdepth 1 -name '*_*_*' -print0 | xargs -0 realpath -z | sort -z)
 "$gfxpack" discover --quiet "$work/shards" --write-config "$work/groups.json" > /dev/null
 how="--config $work/groups.json --version 1 --release 1 --no-auto-deps --quiet --deb-compression zstd:3 --rpm-compression zstd:3"
 
@@ -47,11 +49,12 @@ measure() {
 }
 build() { echo "'$gfxpack' build --input-shards-dir '$work/shards' $how --jobs $1 --output-dir '$work/out/p'"; }
 
-bytes=$(find -L "$shard" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
-find -L "$shard" -type f -exec cat {} + > /dev/null
+sum() { find "$@" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }'; }
+bytes=$(sum "${artifacts[@]}")
+find "${artifacts[@]}" -type f -exec cat {} + > /dev/null
 for ((run = 0; run < runs; run++)); do
-  measure cp "cp -r '$shard/.' '$work/out/copy'"
-  measure tar "tar -C '$shard' -cf - . | zstd -q -3 -T2 -o '$work/out/set.tar.zst'"
+  measure cp "cp -r ${artifacts[*]@Q} '$work/out/'"
+  measure tar "tar -P -cf - ${artifacts[*]@Q} | zstd -q -3 -T2 -o '$work/out/set.tar.zst'"
   measure build2 "$(build 2)"
   measure build1 "$(build 1)"
 done
@@ -76,7 +79,7 @@ if [ "${PACK:-yes}" != no ]; then
     printf 'Name: %s\nVersion: 1\nRelease: 1\nSummary: bench\nLicense: MIT\nAutoReqProv: no\n%%description\nbench\n%%install\ncp -al %s/opt %%{buildroot}/opt\n%%files\n/opt/rocm\n' \
       "$name" "$tree" > "$work/trees/$name.spec"
   done
-  debs="find '$work/trees' -mindepth 1 -maxdepth 1 -type d -print0 | xargs -0 -n1 -P2 -I{} dpkg-deb -Zzstd -z3 --root-owner-group -b {} '$work/out' > /dev/null"
+  debs="find '$work/trees' -mindepth 1 -maxdepth 1 -type d -print0 | xargs -0 -P2 -I{} dpkg-deb -Zzstd -z3 --root-owner-group -b {} '$work/out' > /dev/null"
   rpms="find '$work/trees' -name '*.spec' -print0 | xargs -0 -n1 -P2 rpmbuild -bb --quiet --nodebuginfo --define '_topdir $work/out' --define '_binary_payload w3.zstdio' --define '__os_install_post %{nil}' --define '_build_id_links none' > /dev/null 2>&1"
   for ((run = 0; run < runs; run++)); do
     measure package "'$gfxpack' package --artifacts-dir '$work/recombined' $how --jobs 2 --output-dir '$work/out/p'"
@@ -86,7 +89,7 @@ if [ "${PACK:-yes}" != no ]; then
   rm -rf "$work/trees" "$work/recombined"
 fi
 
-echo "$(calc "$bytes / 1e9") GB in $(find -L "$shard" -type f | wc -l) files, $(nproc) cores, $runs runs"
+echo "$(calc "$bytes / 1e9") GB in $(find "${artifacts[@]}" -type f | wc -l) files, $(nproc) cores, $runs runs"
 echo
 echo "| | wall s | CPU s | peak MB | MB at the end | extra disk MB | written MB |"
 echo "|---|---|---|---|---|---|---|"
@@ -106,16 +109,24 @@ echo
 
 # The same work, more and more of it.
 linear=${LINEAR:-}
-[ -n "$linear" ] || linear=$(du -Lsm "$shard"/*_* | sort -n | awk '$1 >= 100 { print $2; exit }')
-[ -n "$linear" ] || linear=$(du -Lsm "$shard"/*_* | sort -n | tail -1 | cut -f2)
-name=$(basename "$linear"); rest=${name#*_}
-one=$(find -L "$linear" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
+[ -n "$linear" ] || linear=$(du -sm "${artifacts[@]}" | sort -n | awk -F'\t' '$1 >= 100 { print $2; exit }')
+[ -n "$linear" ] || linear=$(du -sm "${artifacts[@]}" | sort -n | tail -1 | cut -f2)
+linear=$(realpath "$linear"); name=$(basename "$linear"); rest=${name#*_}
+one=$(sum "$linear")
 echo "| times ${name} | GB | wall s | s / GB | CPU s | peak MB |"
 echo "|---|---|---|---|---|---|"
 : > "$work/points"
 for ((times = 1; times == 1 || times * one <= bytes * 11 / 10; times *= 2)); do
   rm -rf "$work/shards"; mkdir -p "$work/shards/one"
-  for ((nth = 0; nth < times; nth++)); do ln -s "$linear" "$work/shards/one/a${nth}_$rest"; done
+  for ((nth = 0; nth < times; nth++)); do
+    # Each in a folder of its own: a path can be in one package only.
+    copy=$work/shards/one/a${nth}_$rest
+    mkdir "$copy"; cp "$linear/artifact_manifest.txt" "$copy/"
+    while read -r prefix; do
+      mkdir -p "$copy/$prefix"
+      [ ! -d "$linear/$prefix" ] || cp -al "$linear/$prefix" "$copy/$prefix/copy$nth"
+    done < "$linear/artifact_manifest.txt"
+  done
   for ((run = 0; run < runs; run++)); do measure "linear$times" "$(build 2)"; done
   gb=$(calc "$times * $one / 1e9")
   printf '| %s | %s | %.2f | %s | %.2f | %.0f |\n' "$times" "$gb" "${wall[linear$times]}" \

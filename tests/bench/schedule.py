@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Shares the nodes of a plan out to 1 to 32 workers, on paper, for docs/scaling.md:
 
-    schedule.py NODES.tsv [--input GB] [--network MB/S] [--workers N,N…]
+    schedule.py NODES.tsv [--input GB] [--network MB/S] [--workers N,N…] [--time wall|CPU]
 
 NODES.tsv is what nodes.sh measured. The set is repeated until its nodes read as many GB as --input says (default: once): a release
 has more components of the same kinds. Planning comes first, alone; its time grows with the set. Then each worker that is free takes the
 longest node whose needs are done (ninja's way, but for the order). With --network each node also has the time of fetching what it
 reads and of sending what it writes: workers that share no disk. Prints a Markdown table: workers, makespan, the time of one worker
 divided by it, how busy workers are on average, and what the last worker did at the end; before it the critical path, below which no
-number of workers gets.
+number of workers gets. --time CPU takes CPU seconds in place of wall seconds: for nodes of one thread (JOBS=1) that were measured
+beside other work.
 """
 
 import argparse
@@ -16,12 +17,14 @@ import csv
 import heapq
 
 
-def read(path):
+def read(path, time):
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     plan = [row for row in rows if row["node"] == "(plan)"]
     nodes = [row for row in rows if row["node"] != "(plan)"]
-    return float(plan[0]["wall s"]), nodes
+    for row in nodes:
+        row["seconds"] = row[f"{time} s"]
+    return float(plan[0][f"{time} s"]), nodes
 
 
 def repeat(nodes, times):
@@ -31,7 +34,7 @@ def repeat(nodes, times):
         name = lambda node: node if times == 1 else f"{node} ({nth + 1})"
         for row in nodes:
             needs = [name(need) for need in row["needs"].split(",") if need]
-            out[name(row["node"])] = (float(row["wall s"]), int(row["input bytes"]), int(row["output bytes"]), needs)
+            out[name(row["node"])] = (float(row["seconds"]), int(row["input bytes"]), int(row["output bytes"]), needs)
     return out
 
 
@@ -79,8 +82,9 @@ def main():
     parser.add_argument("--input", type=float, default=0, help="GB of input")
     parser.add_argument("--network", type=float, default=0, help="MB/s of each worker")
     parser.add_argument("--workers", default="1,2,4,8,12,16,24,32")
+    parser.add_argument("--time", choices=["wall", "CPU"], default="wall")
     args = parser.parse_args()
-    plan, measured = read(args.table)
+    plan, measured = read(args.table, args.time)
     of_one = sum(int(row["input bytes"]) for row in measured)
     times = max(1, round(args.input * 1e9 / of_one)) if args.input else 1
     plan *= times
