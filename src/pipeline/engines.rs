@@ -367,7 +367,7 @@ mod tests {
         };
         let nodes = [node("a", 10), node("b", 50), node("c", 30), node("d", 60), node("e", 0)];
         let nodes: Vec<&Node> = nodes.iter().collect();
-        assert_eq!(balance(&nodes, 2), [vec![0, 3], vec![1, 2, 4]]);
+        assert_eq!(balance(&nodes, 2), [vec![0, 3, 4], vec![1, 2]]);
         assert_eq!(balance(&nodes, 1), [vec![0, 1, 2, 3, 4]]);
         assert_eq!(balance(&nodes[..2], 9).len(), 2);
         assert_eq!(balance(&[], 9), [[0; 0]; 0]);
