@@ -19,7 +19,7 @@ use crate::package::set::{PackageFile, SetOptions, write_set};
 use crate::package::spec::Package;
 use crate::package::{Format, file_name};
 use crate::progress::Monitor;
-use crate::tree::output::OutputDir;
+use crate::tree::output::{OutputDir, apart};
 use crate::tree::record::{KpackPlaces, KpackSizes};
 use crate::tree::{Source, Tree, TreePath};
 
@@ -221,6 +221,10 @@ pub fn make(
         1 => plan.name().to_owned(),
         n => format!("{}+{}", plan.name(), n - 1),
     };
+    let inputs: BTreeSet<PathBuf> = plans.iter().flat_map(|(_, plan)| plan.files()).collect();
+    let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+    apart(making.output_dir, &inputs)?;
+    apart(making.sizes_dir, &inputs)?;
     let output = OutputDir::create_among(making.output_dir, &label)?;
     let names: BTreeSet<String> = plans.iter().map(|(_, plan)| plan.name().to_owned()).collect();
     let (after, now): (Vec<_>, Vec<_>) =
