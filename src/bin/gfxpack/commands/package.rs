@@ -157,22 +157,13 @@ pub fn finish(
     if let Some(signer) = &plan.signer {
         sign::tell(signer, ui);
     }
-    let mut formats = args.format.clone();
-    formats.sort();
-    formats.dedup();
     if args.dry_run {
+        let formats = formats(args);
         let json = with_report(dry_run::json(packages, &formats, report), report);
         ui.result(&json, || dry_run::text(packages, &formats, report, ui.is_verbose()));
         return Ok(ExitCode::SUCCESS);
     }
-    let options = SetOptions {
-        formats: formats.into_iter().map(|format| (format, compression(args, format))).collect(),
-        templates: plan.templates.clone(),
-        memory: plan.memory,
-        spool: args.spool,
-        signer: plan.signer.clone(),
-        sign_debs: args.deb_detached_signature,
-    };
+    let options = set_options(args, plan);
     let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
@@ -188,6 +179,29 @@ pub fn finish(
         files.iter().map(lines).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// The formats, each once.
+fn formats(args: &Packaging) -> Vec<Format> {
+    let mut formats = args.format.clone();
+    formats.sort();
+    formats.dedup();
+    formats
+}
+
+/// How the packages are written.
+pub fn set_options(args: &Packaging, plan: &Plan) -> SetOptions {
+    SetOptions {
+        formats: formats(args)
+            .into_iter()
+            .map(|format| (format, compression(args, format)))
+            .collect(),
+        templates: plan.templates.clone(),
+        memory: plan.memory,
+        spool: args.spool,
+        signer: plan.signer.clone(),
+        sign_debs: args.deb_detached_signature,
+    }
 }
 
 /// The compression of a format: what is asked for, or what all systems of `--compat` read.
