@@ -38,7 +38,7 @@ impl PackageError {
         clippy::needless_pass_by_value,
         reason = "callers have numbers, texts and borrowed ones"
     )]
-    pub(super) fn field(
+    pub(crate) fn field(
         what: impl Into<String>,
         offset: u64,
         found: impl ToString,
