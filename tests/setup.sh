@@ -16,7 +16,7 @@ packages=(
   # Judges of packages.
   lintian rpmlint
   # Make keys, and check signatures.
-  gnupg gpgv
+  gnupg gpgv sqv
   # Make another Debian to chroot into, for ignored tests.
   mmdebstrap
   # Other readers of packages, of capabilities, and of the archives of kernels.

@@ -442,8 +442,9 @@ pub struct Signing {
     #[arg(long, help_heading = "Signing", value_name = "FILE", conflicts_with = "sign_command")]
     pub sign_key_passphrase_file: Option<PathBuf>,
     /// Sign by a command, run by /bin/sh: it has the data on standard input and the time, in seconds
-    /// since 1970, in GFXPACK_SIGN_TIME, and prints a detached OpenPGP signature. For keys in devices
-    /// and services
+    /// since 1970, in GFXPACK_SIGN_TIME, and prints a detached OpenPGP signature; of the type "text"
+    /// where GFXPACK_SIGN_TEXT is set (gpg: ${GFXPACK_SIGN_TEXT:+--textmode}). For keys in devices and
+    /// services
     #[arg(long, help_heading = "Signing", value_name = "COMMAND")]
     pub sign_command: Option<String>,
     /// The public key of the command's signatures, which are then checked before anything is written
