@@ -8,18 +8,24 @@
 //! DIR/.gfxpack/                          what the next run needs: clients do not
 //! ```
 //!
-//! In the order of a run: [`store`] reads the [`record`]s that are kept of each package, so that no package is
-//! read again; `change` says which records there are to be (add, remove, prune, merge); `closed` refuses a set
+//! In the order of a run: [`work`] does one thing after the other: [`store`] reads the [`record`]s that are kept of each
+//! package, so that no package is read again; `intake` brings new ones in; `change` says which records there are to be (add, remove, prune, merge); `closed` refuses a set
 //! that clients could not upgrade to; [`apt`] and [`rpm`] make the [`Indices`] of their format from the records, in
-//! memory and without looking at a file; `publish` brings packages and indices to their places so that
+//! memory and without looking at a file; [`publish`] brings packages and indices to their places so that
 //! clients see the old state or the new one.
 //!
 //! Nothing here looks at the clock: the date of a publication is given, or follows from the packages.
 
 pub mod apt;
+mod change;
+mod closed;
+mod components;
+mod intake;
+pub mod publish;
 pub mod record;
 pub mod rpm;
 pub mod store;
+pub mod work;
 
 use crate::package::Format;
 
@@ -67,4 +73,14 @@ pub enum Content {
     Of(String),
     /// The file goes away: nothing has that name from now on.
     Gone,
+}
+
+/// Hexadecimal digits in lower case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+        }
+        text
+    })
 }

@@ -30,6 +30,21 @@ pub struct Record {
     pub part: Part,
 }
 
+/// What a package says of itself, before it has a place in a repository. See [`Record`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// As the format spells it.
+    pub name: String,
+    /// With release and epoch.
+    pub version: String,
+    /// As the format spells it.
+    pub arch: String,
+    /// When it was built, in seconds since 1970.
+    pub built: i64,
+    /// What only its format has.
+    pub part: Part,
+}
+
 /// What indices of one format say of a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {

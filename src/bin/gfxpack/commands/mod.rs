@@ -7,6 +7,7 @@ mod inspect;
 mod meta;
 mod package;
 mod recombine;
+mod repo;
 mod sign;
 mod split;
 mod verify;
@@ -31,6 +32,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
         Command::Package(args) => package::run(args, global, ui),
         Command::Build(args) => build::run(args, global, ui),
         Command::Sign(args) => sign::run(args, global, ui),
+        Command::Repo(args) => repo::run(args, global, ui),
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Extract(args) => extract::run(args, ui),
         Command::Schema(args) => meta::schema(args),
