@@ -10,7 +10,7 @@ packages=(
   # Other linkers, and the tools that people put converted binaries through.
   binutils elfutils file gdb mold patchelf
   # Install packages, and make some to compare with.
-  apt dpkg dpkg-dev rpm rpm2cpio
+  apt apt-utils dpkg dpkg-dev rpm rpm2cpio
   # Install them from repositories, as Fedora and openSUSE do.
   createrepo-c dnf zypper
   # Judges of packages.

@@ -133,7 +133,13 @@ fn next_state(
 }
 
 /// Writes all that the publication consists of; nothing that anybody looks at changes.
-fn prepare(places: &Places, indices: Vec<Indices>, state: &State, plan: &mut Plan) -> Result<()> {
+fn prepare(
+    places: &Places,
+    indices: Vec<Indices>,
+    state: &State,
+    plan: &mut Plan,
+    new: &mut Vec<PathBuf>,
+) -> Result<()> {
     let part = places.part();
     fs::create_dir_all(&part).map_err(|e| Error::output("cannot make", &part, e))?;
     let mut number = 0;
