@@ -3,7 +3,7 @@
 //! 1. Packages go to their places in the pool. Nothing refers to them yet.
 //! 2. Indices that are called after their content go to theirs. Nothing refers to them yet.
 //! 3. Files with fixed names are written into `.gfxpack/next.part`, beside the new state and a plan that says
-//!    which goes where, in which order. All of it is flushed to the disk.
+//!    which goes where, in which order. All that is new is flushed to the disk.
 //! 4. `next.part` is renamed to `next`. **This decides.** A run that dies before changed nothing that anybody looks
 //!    at; what one that dies after has left to do is done by the next run, from `next` alone.
 //! 5. Each file of the plan is renamed over the one that was there, what refers to all else last: `InRelease`,
@@ -32,6 +32,8 @@ pub(super) const STATE: &str = "state";
 const PLAN: &str = "plan";
 
 const DAY: i64 = 86_400;
+/// Up to so many new files are flushed one by one, which leaves alone what others write to that disk.
+const FLUSHED: usize = 256;
 
 /// What is to be done once a publication is decided.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,12 +75,15 @@ pub fn publish(
 ) -> Result<Published> {
     let places = repository.places.clone();
     let (state, remove) = next_state(&repository.state, packages, &indices, date, signed);
+    let mut new = Vec::new();
     for arrival in arrivals {
-        put(&arrival.from, &places.dir.join(&arrival.to))?;
+        let to = places.dir.join(&arrival.to);
+        put(&arrival.from, &to)?;
+        new.push(to);
     }
     let mut plan = Plan { places: Vec::new(), remove };
-    prepare(&places, indices, &state, &mut plan)?;
-    decide(&places)?;
+    prepare(&places, indices, &state, &mut plan, &mut new)?;
+    decide(&places, &new)?;
     finish(&places)?;
     let removed_files = plan.remove.len();
     let published = Published { publication: state.publication, date, removed_files };
@@ -141,11 +146,14 @@ fn prepare(places: &Places, indices: Vec<Indices>, state: &State, plan: &mut Pla
                 let temporary = part.join("index");
                 write(&temporary, &named.bytes)?;
                 put(&temporary, &first)?;
+                new.push(first.clone());
             }
             for other in others {
                 let temporary = part.join("index");
                 link(&first, &temporary)?;
-                put(&temporary, &places.dir.join(other))?;
+                let other = places.dir.join(other);
+                put(&temporary, &other)?;
+                new.push(other);
             }
         }
         for fixed in indices.fixed {
@@ -157,23 +165,34 @@ fn prepare(places: &Places, indices: Vec<Indices>, state: &State, plan: &mut Pla
                 }
                 Content::Gone => None,
             };
+            if from.is_some() {
+                new.push(staged);
+            }
             plan.places.push((fixed.path, from));
             number += 1;
         }
     }
+    new.extend([part.join(STATE), part.join(PLAN)]);
     state.write(&part.join(STATE))?;
     let bytes = rmp_serde::to_vec(&plan)
         .map_err(|e| Error::failed("cannot encode the plan of the publication").because(e))?;
     write(&part.join(PLAN), &bytes)
 }
 
-/// Flushes everything, and decides that the publication takes place.
-fn decide(places: &Places) -> Result<()> {
+/// Flushes what is new, and decides that the publication takes place.
+fn decide(places: &Places, new: &[PathBuf]) -> Result<()> {
     let (part, next, own) = (places.part(), places.next(), places.own());
     let cannot = |e: io::Error| Error::output("cannot publish", &next, e);
-    // All files at once: a flush for each package of a large repository would take minutes.
     let own = File::open(&own).map_err(cannot)?;
-    rustix::fs::syncfs(&own).map_err(|e| cannot(e.into()))?;
+    if new.len() > FLUSHED {
+        // Thousands of packages one by one would take minutes.
+        rustix::fs::syncfs(&own).map_err(|e| cannot(e.into()))?;
+    } else {
+        let dirs: BTreeSet<&Path> = new.iter().filter_map(|path| path.parent()).collect();
+        for path in new.iter().map(PathBuf::as_path).chain(dirs) {
+            File::open(path).and_then(|file| file.sync_all()).map_err(cannot)?;
+        }
+    }
     fs::rename(&part, &next).map_err(cannot)?;
     own.sync_all().map_err(cannot)?;
     Ok(())
