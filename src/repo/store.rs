@@ -18,6 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
+use super::rpm::Compression;
 use super::{publish, root};
 use crate::error::{Error, Result};
 use crate::msgpack;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub keep_publications: u64,
     /// Days, counted between the dates of publications, for which they stay as well.
     pub keep_days: u32,
+    /// How the documents of `rpm/repodata` are compressed.
+    pub rpm_compression: Compression,
 }
 
 impl Settings {

@@ -7,6 +7,7 @@ use gfxpack::package::Format;
 use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
 use gfxpack::package::elfdeps::Distro;
+use gfxpack::repo::rpm::Compression as MetadataCompression;
 use gfxpack::target::TargetId;
 use gfxpack::tree::TreePath;
 
@@ -585,6 +586,10 @@ pub struct RepoCreate {
     /// Days for which they stay at least, counted between the dates of publications
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=3650))]
     pub keep_days: u32,
+    /// How metadata for dnf and zypper are compressed: zstd, which systems since RHEL 8.2 read, or gzip, which all
+    /// do
+    #[arg(long, value_name = "HOW", default_value = "zstd", value_parser = metadata_compression)]
+    pub rpm_compression: MetadataCompression,
     #[command(flatten)]
     pub bringing: Bringing,
     #[command(flatten)]
@@ -746,6 +751,14 @@ fn line(text: &str) -> Result<String, String> {
         Err("expected a text of one line".to_owned())
     } else {
         Ok(text.trim().to_owned())
+    }
+}
+
+fn metadata_compression(text: &str) -> Result<MetadataCompression, String> {
+    match text {
+        "zstd" => Ok(MetadataCompression::Zstd),
+        "gzip" => Ok(MetadataCompression::Gzip),
+        _ => Err("expected zstd or gzip".to_owned()),
     }
 }
 

@@ -234,7 +234,7 @@ fn files(header: &Header) -> Result<(Vec<String>, Vec<FileName>), PackageError> 
     let mut files = Vec::new();
     for (i, (((name, place), mode), flags)) in names.iter().zip(places).zip(modes).zip(flags).enumerate() {
         let folder = usize::try_from(place).ok().and_then(|place| folders.get(place));
-        let size = folder.map(|folder| folder.len() + name.len()).ok_or_else(|| {
+        let size = folder.map(|folder| folder.len() + name.iter().len()).ok_or_else(|| {
             let expected = format!("less than {}", folders.len());
             PackageError::field(format!("folder of file {i}"), header.offset, place, expected)
         })?;

@@ -76,6 +76,7 @@ fn settings(args: &RepoCreate) -> Settings {
         url: args.url.clone(),
         keep_publications: args.keep_publications,
         keep_days: args.keep_days,
+        rpm_compression: args.rpm_compression,
     }
 }
 
