@@ -195,7 +195,12 @@ fn a_flipped_byte_is_refused() {
     assert_ne!(refused.status, Some(0));
     assert!(refused.stderr.contains("Hash Sum mismatch"), "{refused:?}");
     let stderr = fails(signed("add", &served.dir).args(release(1, "deb", &[])), 1);
-    assert!(stderr.contains("rocblas-gfx110x_7.1.0-1_amd64.deb: a package of the repository is not what it was"), "{stderr}");
+    assert!(
+        stderr.contains(
+            "rocblas-gfx110x_7.1.0-1_amd64.deb: a package of the repository is not what it was"
+        ),
+        "{stderr}"
+    );
     fs::write(package, whole).unwrap();
 
     // In the indices, of a later publication.
@@ -207,7 +212,7 @@ fn a_flipped_byte_is_refused() {
     assert!(refused.stderr.contains("Hash Sum mismatch"), "{refused:?}");
 
     // In the file that is signed.
-    ok(signed("publish", &served.dir));
+    ok(&mut signed("publish", &served.dir));
     let inrelease = served.dir.join("deb/dists/stable/InRelease");
     let text = fs::read_to_string(&inrelease).unwrap();
     fs::write(&inrelease, text.replace("Label: Example", "Label: Exampel")).unwrap();
@@ -215,7 +220,7 @@ fn a_flipped_byte_is_refused() {
     assert!(refused.stderr.contains("BADSIG") || refused.stderr.contains("invalid"), "{refused:?}");
 
     // Indices that are damaged are written anew by the next publication.
-    ok(signed("publish", &served.dir));
+    ok(&mut signed("publish", &served.dir));
     served.updates();
     served.does(&["install", "rocblas-gfx110X"]);
     served.has(&versions(1, &NAMES[..3]));
@@ -272,7 +277,7 @@ fn a_partial_publication_is_refused_since_it_breaks_clients() {
     served.has(&kept);
     served.does(&["purge", "rocblas-gfx110x", "rocblas-generic"]);
     let broken = served.apt(&["install", "rocblas-gfx120x"]);
-    assert!(broken.stderr.contains("unmet dependencies"), "{broken:?}");
+    assert!(broken.stdout.contains("unmet dependencies"), "{broken:?}");
 
     // All three.
     ok(signed("add", &served.dir).args(release(1, "deb", &[])));
@@ -313,7 +318,10 @@ fn other_bytes_under_a_name_that_is_taken_are_refused() {
     fs::write(&other, bytes).unwrap();
     for _ in 0..2 {
         let stderr = fails(signed("add", &dir).arg(&other), 1);
-        assert!(stderr.contains("other.deb: hip-runtime 7.1.0-1 amd64 has other bytes"), "{stderr}");
+        assert!(
+            stderr.contains("other.deb: hip-runtime 7.1.0-1 amd64 has other bytes"),
+            "{stderr}"
+        );
         // Once more, when it is gone and clients may still ask for it.
         ok(signed("remove", &dir).args(["hip-runtime"]));
         ok(signed("add", &dir).args(release(1, "deb", &["hip-runtime"])));
@@ -333,8 +341,7 @@ fn merging_loses_no_version() {
     let merged = ok(unsigned("merge", &one).arg(&other));
     assert!(merged.contains("4 packages added, 4 there already"), "{merged}");
     let list = ok(&mut unsigned("list", &one));
-    let generic: Vec<&str> =
-        list.lines().filter(|line| line.contains("rocblas-generic")).collect();
+    let generic: Vec<&str> = list.lines().filter(|line| line.contains("rocblas-generic")).collect();
     let line = |version: &str| format!("deb rocblas-generic {version}-1 amd64");
     assert_eq!(generic, RELEASES.map(|version| line(version)));
     ok(unsigned("prune", &one).args(["--keep", "2"]));
@@ -372,7 +379,15 @@ fn a_control_file_that_ends_a_stanza_is_refused() {
         assert!(stderr.contains(said) && stderr.contains("evil.deb"), "{bad}: {stderr}");
     }
     fs::write(&deb, "!<arch>\nnothing").unwrap();
-    fails(unsigned("create", &temp.path().join("cut")).arg(&deb), 1);
+    let cut = temp.path().join("cut");
+    fails(unsigned("create", &cut).arg(&deb), 1);
+    assert!(!cut.exists());
+    // It can be made then, and be empty.
+    ok(&mut unsigned("create", &cut));
+    let index = fs::read_to_string(cut.join("deb/dists/stable/main/binary-amd64/Packages"));
+    assert_eq!(index.unwrap(), "");
+    assert!(cut.join("rpm/repodata/repomd.xml").exists());
+    fails(&mut unsigned("create", &cut), 2);
 }
 
 #[test]
@@ -394,7 +409,10 @@ fn the_same_packages_and_date_give_the_same_bytes() {
     let date = (DAY_ONE + 9 * DAY).to_string();
     ok(signed("create", &grown).args(release(0, "deb", &[])));
     ok(signed("add", &grown).args(release(1, "deb", &[])).env("SOURCE_DATE_EPOCH", &date));
-    ok(signed("create", &once).args(release(1, "deb", &[])).args(release(0, "deb", &[])).args(["--date", &date]));
+    ok(signed("create", &once)
+        .args(release(1, "deb", &[]))
+        .args(release(0, "deb", &[]))
+        .args(["--date", &date]));
     let inrelease = |dir: &Path| fs::read(dir.join("deb/dists/stable/InRelease")).unwrap();
     assert_eq!(inrelease(&grown), inrelease(&once));
 }
@@ -431,9 +449,8 @@ fn indices_say_what_those_of_apt_ftparchive_say() {
     ok(unsigned("create", &dir).args(release(0, "deb", &[])).args(release(1, "deb", &[])));
     let root = dir.join("deb");
     let dist = root.join("dists/stable");
-    let ftparchive = |args: &[&str]| {
-        ok(tool("apt-ftparchive", "apt-utils").current_dir(&root).args(args))
-    };
+    let ftparchive =
+        |args: &[&str]| ok(tool("apt-ftparchive", "apt-utils").current_dir(&root).args(args));
 
     let ours = stanzas(&fs::read_to_string(dist.join("main/binary-amd64/Packages")).unwrap());
     let theirs = stanzas(&ftparchive(&["packages", "pool"]));
@@ -462,7 +479,9 @@ fn indices_say_what_those_of_apt_ftparchive_say() {
         };
         lines.map(|(path, list)| (path.trim_end().to_owned(), owners(list))).collect()
     };
-    assert_eq!(facts(&contents), facts(&ftparchive(&["contents", "pool"])));
+    // Theirs leaves out sections, which those of Debian have.
+    let ours = facts(&contents.replace(" libs/", " "));
+    assert_eq!(ours, facts(&ftparchive(&["contents", "pool"])));
     assert!(contents.contains("opt/rocm/share/doc/a b.txt "), "{contents}");
 
     // The Release names the indices that are there with the digests that they have.

@@ -30,16 +30,17 @@ const TOLD: usize = 20;
 struct Newest<'a> {
     format: Format,
     packages: BTreeMap<&'a str, (&'a Record, Relations)>,
-    /// Names of packages of any version, and what they provide.
+    /// Names of packages of any version, and what the newest provide.
     names: HashSet<String>,
     /// Versions by name that the newest ones provide, their own among them.
     provided: HashMap<String, Vec<Option<String>>>,
 }
 
 impl<'a> Newest<'a> {
-    fn of(packages: &[&'a Record], format: Format) -> Self {
+    /// Of packages of one format; `known` are names that count as this repository's as well.
+    fn of(packages: &[&'a Record], format: Format, known: HashSet<String>) -> Self {
         let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
-        let mut names = HashSet::new();
+        let mut names = known;
         for &record in packages {
             names.insert(record.name.clone());
             let best = newest.entry(&record.name).or_insert(record);
@@ -147,7 +148,11 @@ pub(super) fn check(before: &[Stored], after: &[Stored]) -> Vec<Error> {
     let mut told: BTreeSet<String> = BTreeSet::new();
     let old_views = views(before);
     for ((format, arch), packages) in views(after) {
-        let newest = Newest::of(&packages, format);
+        let nothing = Vec::new();
+        let old = old_views.get(&(format, arch)).unwrap_or(&nothing);
+        let old = Newest::of(old, format, HashSet::new());
+        // What was here and is not any more does not come from elsewhere.
+        let newest = Newest::of(&packages, format, old.names.clone());
         for (record, relations) in newest.packages.values() {
             if newest.is_replaced(record) {
                 continue;
@@ -161,8 +166,6 @@ pub(super) fn check(before: &[Stored], after: &[Stored]) -> Vec<Error> {
                 ));
             }
         }
-        let Some(old) = old_views.get(&(format, arch)) else { continue };
-        let old = Newest::of(old, format);
         let names: HashSet<&str> = packages.iter().map(|record| record.name.as_str()).collect();
         for (record, relations) in old.packages.values() {
             if names.contains(record.name.as_str()) || newest.is_replaced(record) {

@@ -302,3 +302,146 @@ fn remove_dir(path: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::Settings;
+    use super::super::{Fixed, Named, rpm};
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            suite: "stable".into(),
+            codename: None,
+            origin: "x".into(),
+            label: "x".into(),
+            rules: Vec::new(),
+            architectures: vec!["amd64".into()],
+            valid_days: None,
+            url: None,
+            keep_publications: 1,
+            keep_days: 0,
+            rpm_compression: rpm::Compression::Zstd,
+        }
+    }
+
+    /// Two files with fixed names, one of which goes and comes, and an index that is called after them.
+    fn indices(text: &str) -> Indices {
+        let index = format!("deb/by-hash/{text}");
+        let fixed = |path: &str, content| Fixed { path: path.into(), content };
+        let release = if text == "two" { Content::Gone } else { Content::Bytes(text.into()) };
+        Indices {
+            named: vec![Named { paths: vec![index.clone()], bytes: text.into() }],
+            fixed: vec![
+                fixed("deb/dists/Packages", Content::Of(index)),
+                fixed("deb/dists/Release", release),
+                fixed("deb/dists/InRelease", Content::Bytes(text.into())),
+            ],
+        }
+    }
+
+    fn seen(dir: &Path) -> [Option<String>; 3] {
+        ["Packages", "Release", "InRelease"]
+            .map(|name| fs::read_to_string(dir.join("deb/dists").join(name)).ok())
+    }
+
+    fn is(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    /// A repository with one publication.
+    fn published(dir: &Path) -> Repository {
+        let mut repository = Repository::create(dir, settings()).unwrap();
+        publish(&mut repository, Vec::new(), vec![indices("one")], Vec::new(), 1, false).unwrap();
+        repository
+    }
+
+    fn prepared(repository: &Repository) -> Plan {
+        let indices = vec![indices("two")];
+        let (state, remove) = next_state(&repository.state, Vec::new(), &indices, 2, false);
+        let mut plan = Plan { places: Vec::new(), remove };
+        prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
+        plan
+    }
+
+    #[test]
+    fn a_publication_that_is_not_decided_never_was() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("r");
+        let repository = published(&dir);
+        prepared(&repository);
+        drop(repository);
+        assert_eq!(seen(&dir), [is("one"), is("one"), is("one")]);
+        let again = Repository::open(&dir).unwrap();
+        assert_eq!(seen(&dir), [is("one"), is("one"), is("one")]);
+        assert_eq!(again.state.publication, 1);
+        assert!(!again.places.part().exists());
+    }
+
+    #[test]
+    fn one_that_is_decided_is_finished_from_wherever_it_stopped() {
+        // What was done before the run died: files at their places, the state, what is old removed.
+        for steps in 0..=6 {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = temp.path().join("r");
+            let repository = published(&dir);
+            let plan = prepared(&repository);
+            let places = repository.places.clone();
+            decide(&places, &[]).unwrap();
+            let next = places.next();
+            for (path, from) in plan.places.iter().take(steps) {
+                match from {
+                    Some(n) => fs::rename(next.join(n.to_string()), dir.join(path)).unwrap(),
+                    None => fs::remove_file(dir.join(path)).unwrap(),
+                }
+            }
+            if steps > 3 {
+                fs::rename(next.join(STATE), places.state()).unwrap();
+            }
+            if steps > 4 {
+                fs::remove_file(dir.join("deb/by-hash/one")).ok();
+            }
+            if steps > 5 {
+                fs::remove_file(next.join(PLAN)).unwrap();
+            }
+            drop(repository);
+            assert_eq!(Repository::look(&dir).unwrap().publication, 2);
+            let again = Repository::open(&dir).unwrap();
+            assert_eq!(again.state.publication, 2, "after {steps} steps");
+            assert_eq!(seen(&dir), [is("two"), None, is("two")], "after {steps} steps");
+            assert!(!next.exists());
+            assert_eq!(Repository::open(&dir).map(|_| ()).unwrap_err().iter().count(), 1);
+        }
+    }
+
+    #[test]
+    fn old_indices_stay_for_as_long_as_was_said() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("r");
+        let mut repository = published(&dir);
+        let there = |name: &str| dir.join("deb/by-hash").join(name).exists();
+        repository.state.settings.keep_publications = 2;
+        for (text, date) in [("two", DAY), ("three", 2 * DAY)] {
+            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, false)
+                .unwrap();
+            assert!(there("one") && there(text));
+        }
+        publish(&mut repository, Vec::new(), vec![indices("four")], Vec::new(), 3 * DAY, false)
+            .unwrap();
+        assert_eq!(["one", "two", "three", "four"].map(there), [false, true, true, true]);
+        // Three days, though only two publications.
+        repository.state.settings.keep_days = 3;
+        for (n, text) in ["five", "six", "seven"].iter().enumerate() {
+            let date = 4 * DAY + i64::try_from(n).unwrap();
+            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, false)
+                .unwrap();
+        }
+        assert_eq!(["two", "three", "four", "five", "six"].map(there), [true; 5]);
+        // One that comes back is no longer old.
+        publish(&mut repository, Vec::new(), vec![indices("five")], Vec::new(), 9 * DAY, false)
+            .unwrap();
+        assert_eq!(["two", "five", "seven"].map(there), [false, true, true]);
+        let old: Vec<_> = repository.state.old.iter().map(|old| old.path.as_str()).collect();
+        assert_eq!(old, ["deb/by-hash/seven", "deb/by-hash/six"]);
+    }
+}

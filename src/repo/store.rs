@@ -282,6 +282,19 @@ impl Repository {
     }
 }
 
+impl Drop for Repository {
+    /// Best effort: what cannot be removed now is removed by the next run.
+    fn drop(&mut self) {
+        let _ = publish::clear(&self.places);
+        // One that was not published is none.
+        if !self.places.state().exists() && !self.places.next().exists() {
+            let _ = fs::remove_file(self.places.own().join("lock"));
+            let _ = fs::remove_dir(self.places.own());
+            let _ = fs::remove_dir(self.dir());
+        }
+    }
+}
+
 /// Nanoseconds since 1970 when a file was last written.
 pub(super) fn mtime(metadata: &fs::Metadata) -> i64 {
     metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec())

@@ -159,10 +159,12 @@ pub fn run(
         let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
         let settings = &state.settings;
         let mut indices = Vec::new();
-        if is_published(repository, Format::Deb) || !debs.is_empty() {
+        // Without packages it is not known for whom it is to be.
+        let is_empty = packages.is_empty();
+        if is_empty || is_published(repository, Format::Deb) || !debs.is_empty() {
             indices.push(apt::indices(&debs, settings, date, options.signer, jobs)?);
         }
-        if is_published(repository, Format::Rpm) || !rpms.is_empty() {
+        if is_empty || is_published(repository, Format::Rpm) || !rpms.is_empty() {
             indices.push(rpm::indices(&rpms, settings, date, options.signer, jobs)?);
         }
         indices
