@@ -195,7 +195,12 @@ fn a_flipped_byte_is_refused() {
     assert_ne!(refused.status, Some(0));
     assert!(refused.stderr.contains("Hash Sum mismatch"), "{refused:?}");
     let stderr = fails(signed("add", &served.dir).args(release(1, "deb", &[])), 1);
-    assert!(stderr.contains("rocblas-gfx110x_7.1.0-1_amd64.deb: a package of the repository is not what it was"), "{stderr}");
+    assert!(
+        stderr.contains(
+            "rocblas-gfx110x_7.1.0-1_amd64.deb: a package of the repository is not what it was"
+        ),
+        "{stderr}"
+    );
     fs::write(package, whole).unwrap();
 
     // In the indices, of a later publication.
@@ -313,7 +318,10 @@ fn other_bytes_under_a_name_that_is_taken_are_refused() {
     fs::write(&other, bytes).unwrap();
     for _ in 0..2 {
         let stderr = fails(signed("add", &dir).arg(&other), 1);
-        assert!(stderr.contains("other.deb: hip-runtime 7.1.0-1 amd64 has other bytes"), "{stderr}");
+        assert!(
+            stderr.contains("other.deb: hip-runtime 7.1.0-1 amd64 has other bytes"),
+            "{stderr}"
+        );
         // Once more, when it is gone and clients may still ask for it.
         ok(signed("remove", &dir).args(["hip-runtime"]));
         ok(signed("add", &dir).args(release(1, "deb", &["hip-runtime"])));
@@ -333,8 +341,7 @@ fn merging_loses_no_version() {
     let merged = ok(unsigned("merge", &one).arg(&other));
     assert!(merged.contains("4 packages added, 4 there already"), "{merged}");
     let list = ok(&mut unsigned("list", &one));
-    let generic: Vec<&str> =
-        list.lines().filter(|line| line.contains("rocblas-generic")).collect();
+    let generic: Vec<&str> = list.lines().filter(|line| line.contains("rocblas-generic")).collect();
     let line = |version: &str| format!("deb rocblas-generic {version}-1 amd64");
     assert_eq!(generic, RELEASES.map(|version| line(version)));
     ok(unsigned("prune", &one).args(["--keep", "2"]));
@@ -394,7 +401,10 @@ fn the_same_packages_and_date_give_the_same_bytes() {
     let date = (DAY_ONE + 9 * DAY).to_string();
     ok(signed("create", &grown).args(release(0, "deb", &[])));
     ok(signed("add", &grown).args(release(1, "deb", &[])).env("SOURCE_DATE_EPOCH", &date));
-    ok(signed("create", &once).args(release(1, "deb", &[])).args(release(0, "deb", &[])).args(["--date", &date]));
+    ok(signed("create", &once)
+        .args(release(1, "deb", &[]))
+        .args(release(0, "deb", &[]))
+        .args(["--date", &date]));
     let inrelease = |dir: &Path| fs::read(dir.join("deb/dists/stable/InRelease")).unwrap();
     assert_eq!(inrelease(&grown), inrelease(&once));
 }
@@ -431,9 +441,8 @@ fn indices_say_what_those_of_apt_ftparchive_say() {
     ok(unsigned("create", &dir).args(release(0, "deb", &[])).args(release(1, "deb", &[])));
     let root = dir.join("deb");
     let dist = root.join("dists/stable");
-    let ftparchive = |args: &[&str]| {
-        ok(tool("apt-ftparchive", "apt-utils").current_dir(&root).args(args))
-    };
+    let ftparchive =
+        |args: &[&str]| ok(tool("apt-ftparchive", "apt-utils").current_dir(&root).args(args));
 
     let ours = stanzas(&fs::read_to_string(dist.join("main/binary-amd64/Packages")).unwrap());
     let theirs = stanzas(&ftparchive(&["packages", "pool"]));

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, ok, run, snapshot};
+use common::{Ran, files, ok, run, snapshot};
 use http::Server;
 use repositories::{NAMES, release, signed, versions};
 use roots::RpmRoot;
@@ -129,7 +129,8 @@ impl Client {
 fn lives(program: &'static str, compression: &str) {
     let repository = Repository::new(&["--rpm-compression", compression]);
     let client = Client::new(program, &repository);
-    client.ok(&["install", "rocblas-gfx110X"]);
+    // What is asked for by name stays when what needs it goes.
+    client.ok(&["install", "rocblas-gfx110X", "hip-runtime"]);
     assert_eq!(client.installed(), versions(0, &GFX110X), "{program}");
     // A client asks for the newest when it has read what is newest.
     repository.add(1);
@@ -144,9 +145,10 @@ fn lives(program: &'static str, compression: &str) {
     expected.extend(versions(1, &NAMES[..1]));
     assert_eq!(client.installed(), expected, "{program}");
     client.root.assert_clean();
-    client.ok(&["remove", "rocblas-generic", "hip-runtime"]);
-    assert_eq!(client.installed(), BTreeMap::new(), "{program}");
-    assert!(!client.root.path().join("opt/rocm").exists());
+    // One stays: zypper takes an empty database of rpm for a fault.
+    client.ok(&["remove", "rocblas-generic"]);
+    assert_eq!(client.installed(), versions(1, &NAMES[..1]), "{program}");
+    assert_eq!(files(&client.root.path().join("opt/rocm")), ["lib/libamdhip64.so.7"]);
 }
 
 #[test]
@@ -190,7 +192,9 @@ fn a_changed_byte_is_refused() {
         // In a text, another text.
         bad[at] ^= if file == &repomd { 0x20 } else { 1 };
         fs::write(file, &bad).unwrap();
-        for program in ["dnf", "zypper"] {
+        // zypper reads the paths of files only where a relation asks for one.
+        let is_read_by_all = !file.to_string_lossy().contains("filelists");
+        for program in if is_read_by_all { &["dnf", "zypper"][..] } else { &["dnf"] } {
             let client = Client::new(program, &repository);
             let ran = client.run(&["install", "rocblas-gfx110X"]);
             let what = format!("{program}, {}: {}{}", file.display(), ran.stdout, ran.stderr);

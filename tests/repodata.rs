@@ -112,8 +112,10 @@ fn packages(dir: &Path) {
     let temp = tempfile::tempdir().unwrap();
     for (name, text) in SPECS {
         let file = temp.path().join(format!("{name}.spec"));
-        let bytes: Vec<u8> =
-            text.bytes().map(|byte| if name == "latin" && byte == b'@' { 0xe9 } else { byte }).collect();
+        let bytes: Vec<u8> = text
+            .bytes()
+            .map(|byte| if name == "latin" && byte == b'@' { 0xe9 } else { byte })
+            .collect();
         fs::write(&file, bytes).unwrap();
         let mut build = tool("rpmbuild", "rpm");
         build.arg("--define").arg(format!("_topdir {}", temp.path().display()));
@@ -204,9 +206,9 @@ fn metadata_hold_what_createrepo_c_finds() {
     // What is taken out above is there, and is right.
     let ours = facts(&temp.path().join("zstd/rpm"));
     let ours = ours["packages"].as_object().unwrap();
-    let everything = ours.values().find(|one| {
-        one["primary"]["name"] == "everything" && one["primary"]["arch"] == "noarch"
-    });
+    let everything = ours
+        .values()
+        .find(|one| one["primary"]["name"] == "everything" && one["primary"]["arch"] == "noarch");
     let primary = &everything.unwrap()["primary"];
     let requires = primary["requires"].as_array().unwrap();
     let libc: Vec<_> = requires

@@ -101,7 +101,13 @@ pub fn secret_key() -> PathBuf {
     let dir = KEY.get_or_init(|| {
         let home = Home::new();
         let dir = tempfile::tempdir().unwrap();
-        ok(home.gpg(KEY_MADE).args(["--quick-gen-key", "r@example.org", "rsa3072", "sign", "never"]));
+        ok(home.gpg(KEY_MADE).args([
+            "--quick-gen-key",
+            "r@example.org",
+            "rsa3072",
+            "sign",
+            "never",
+        ]));
         let secret = ok(home.gpg(KEY_MADE).args(["--armor", "--export-secret-keys"]));
         std::fs::write(dir.path().join("key"), secret).unwrap();
         let public = dir.path().join("public.gpg");

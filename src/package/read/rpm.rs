@@ -352,7 +352,11 @@ fn relations(header: &Header, report: &mut PackageReport) -> Result<(), PackageE
 }
 
 /// Arrays that describe the same things have the same length.
-pub(crate) fn same_length(what: &str, expected: usize, found: &[(&str, usize)]) -> Result<(), PackageError> {
+pub(crate) fn same_length(
+    what: &str,
+    expected: usize,
+    found: &[(&str, usize)],
+) -> Result<(), PackageError> {
     match found.iter().find(|(_, len)| *len != expected) {
         None => Ok(()),
         Some((name, len)) => {

@@ -33,9 +33,7 @@ impl Kind {
 }
 
 /// How the documents are compressed.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Compression {
     /// What dnf and zypper of systems since 2020 read (RHEL 8.2).
     #[default]

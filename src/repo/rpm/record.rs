@@ -141,11 +141,13 @@ const MISSING_OK: u64 = 1 << 19;
 pub fn read(r: &dyn ReadAt) -> Result<Facts, PackageError> {
     let (signature, header) = headers(r)?;
     check_header(r, &signature, &header)?;
-    let text = |tag| Ok(header.raw_strings(tag)?.first().map_or_else(String::new, |s| xml::clean(s)));
+    let text =
+        |tag| Ok(header.raw_strings(tag)?.first().map_or_else(String::new, |s| xml::clean(s)));
     let word = |tag, what: &str| {
         let text: String = text(tag)?;
         let good = |c: char| c.is_ascii_alphanumeric() || "._+~^-".contains(c);
-        if !text.is_empty() && text.len() <= 200 && !text.starts_with('.') && text.chars().all(good) {
+        if !text.is_empty() && text.len() <= 200 && !text.starts_with('.') && text.chars().all(good)
+        {
             return Ok(text);
         }
         let found = format!("`{}`", text.chars().take(60).collect::<String>());
@@ -232,7 +234,9 @@ fn files(header: &Header) -> Result<(Vec<String>, Vec<FileName>), PackageError> 
     same_length("files", names.len(), &counts)?;
     let mut left = MAX_PATHS;
     let mut files = Vec::new();
-    for (i, (((name, place), mode), flags)) in names.iter().zip(places).zip(modes).zip(flags).enumerate() {
+    for (i, (((name, place), mode), flags)) in
+        names.iter().zip(places).zip(modes).zip(flags).enumerate()
+    {
         let folder = usize::try_from(place).ok().and_then(|place| folders.get(place));
         let size = folder.map(|folder| folder.len() + name.iter().len()).ok_or_else(|| {
             let expected = format!("less than {}", folders.len());
