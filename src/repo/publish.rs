@@ -306,23 +306,11 @@ fn remove_dir(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::store::Settings;
-    use super::super::{Fixed, Named, rpm};
+    use super::super::{Fixed, Named};
     use super::*;
 
     fn settings() -> Settings {
-        Settings {
-            suite: "stable".into(),
-            codename: None,
-            origin: "x".into(),
-            label: "x".into(),
-            rules: Vec::new(),
-            architectures: vec!["amd64".into()],
-            valid_days: None,
-            url: None,
-            keep_publications: 1,
-            keep_days: 0,
-            rpm_compression: rpm::Compression::Zstd,
-        }
+        Settings { keep_publications: 1, keep_days: 0, ..Settings::default() }
     }
 
     /// Two files with fixed names, one of which goes and comes, and an index that is called after them.

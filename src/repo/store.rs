@@ -56,6 +56,24 @@ pub struct Settings {
     pub rpm_compression: Compression,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            suite: "stable".to_owned(),
+            codename: None,
+            origin: "gfxpack".to_owned(),
+            label: "gfxpack".to_owned(),
+            rules: Vec::new(),
+            architectures: vec!["amd64".to_owned()],
+            valid_days: None,
+            url: None,
+            keep_publications: 3,
+            keep_days: 2,
+            rpm_compression: Compression::Zstd,
+        }
+    }
+}
+
 impl Settings {
     /// The component of packages that no rule is for.
     pub const MAIN: &str = "main";

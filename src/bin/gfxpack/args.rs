@@ -486,9 +486,28 @@ pub struct Sign {
         --sign-key release.key\n  \
     gfxpack repo add /srv/rocm out/*.deb out/*.rpm --sign-key release.key\n  \
     gfxpack repo prune /srv/rocm --keep 5 --sign-key release.key")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Repo {
     #[command(subcommand)]
-    pub action: RepoAction,
+    pub action: Option<RepoAction>,
+    #[command(flatten)]
+    pub simple: RepoSimple,
+}
+
+/// Makes a repository with the defaults, or adds to it.
+#[derive(Debug, ClapArgs)]
+pub struct RepoSimple {
+    /// Packages to publish in --output-dir, in one step: as `create` with its defaults where there is no repository yet,
+    /// else as `add`
+    #[arg(long, value_name = "DIR", required = true)]
+    pub packages_dir: Option<PathBuf>,
+    /// The repository
+    #[arg(long, value_name = "DIR", required = true)]
+    pub output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub bringing: Bringing,
+    #[command(flatten)]
+    pub publishing: Publishing,
 }
 
 #[derive(Debug, Subcommand)]

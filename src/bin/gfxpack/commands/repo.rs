@@ -9,19 +9,18 @@ use gfxpack::repo::work::{self, Action, Options, Outcome, Selector};
 use gfxpack::sign::Signer;
 
 use super::{count, jobs, sign, source_date};
-use crate::args::{Bringing, Global, Publishing, Repo, RepoAction, RepoCreate};
+use crate::args::{Bringing, Global, Publishing, Repo, RepoAction, RepoCreate, RepoSimple};
 use crate::output::Ui;
 use crate::table::printable;
 
 pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let open = |dir: &Path| Repository::open(dir);
-    match &args.action {
+    let Some(action) = &args.action else { return simple(&args.simple, global, ui) };
+    match action {
         RepoAction::Create(args) => {
             let bringing = Some(&args.bringing);
             let signer = signer(&args.publishing, bringing, ui)?;
-            if signer.is_none() {
-                ui.warning("the repository is not signed: clients refuse it unless they are told to trust it");
-            }
+            warn_of_no_key(signer.as_ref(), ui);
             let repository = Repository::create(&args.dir, settings(args))?;
             let action = Action::Add(&args.packages);
             change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
@@ -61,6 +60,31 @@ pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
             change(repository, action, &args.publishing, None, signer.as_ref(), global, ui)
         }
         RepoAction::List(args) => list(&args.dir, ui),
+    }
+}
+
+/// Makes a repository or adds to it.
+fn simple(args: &RepoSimple, global: &Global, ui: &Ui) -> Result<ExitCode> {
+    let (Some(packages), Some(dir)) = (&args.packages_dir, &args.output_dir) else {
+        return Err(Error::usage("--packages-dir and --output-dir are needed").into());
+    };
+    let bringing = Some(&args.bringing);
+    let signer = signer(&args.publishing, bringing, ui)?;
+    let repository = if dir.join(".gfxpack").exists() {
+        Repository::open(dir)?
+    } else {
+        warn_of_no_key(signer.as_ref(), ui);
+        Repository::create(dir, Settings::default())?
+    };
+    let action = Action::Add(std::slice::from_ref(packages));
+    change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
+}
+
+fn warn_of_no_key(signer: Option<&Signer>, ui: &Ui) {
+    if signer.is_none() {
+        ui.warning(
+            "the repository is not signed: clients refuse it unless they are told to trust it",
+        );
     }
 }
 
