@@ -201,6 +201,12 @@ impl fmt::Debug for Signer {
     }
 }
 
+/// The text of a signed message, as its readers get it. Its signature is not checked: see
+/// [`Verifier::verify_cleartext`]. The error says what is wrong with it.
+pub fn signed_text(message: &[u8]) -> Result<Vec<u8>, String> {
+    Ok(cleartext::parse(message)?.0.plain)
+}
+
 fn cannot_read(e: io::Error) -> Error {
     Error::failed("cannot read what is to be signed").because(e)
 }

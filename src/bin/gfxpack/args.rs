@@ -309,14 +309,27 @@ pub struct Recombine {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
-    gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml")]
+    gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml\n  \
+    gfxpack verify --repo-dir /srv/rocm.new --previous /srv/rocm --key release.pub")]
 pub struct Verify {
     /// A directory of split or of recombined artifacts
-    #[arg(long, value_name = "DIR", required_unless_present = "packages_dir")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["packages_dir", "repo_dir"])]
     pub artifacts_dir: Option<PathBuf>,
     /// A directory of .deb and .rpm files instead: one set of packages, in one format or in both
     #[arg(long, value_name = "DIR", conflicts_with_all = ["artifacts_dir", "source"])]
     pub packages_dir: Option<PathBuf>,
+    /// A repository instead, as `gfxpack repo` makes it, or one of apt (with dists/) or of rpm (with repodata/)
+    /// that another program made: every file that is listed is there and is what is said of it, relations are met, no two
+    /// packages bring one file
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["artifacts_dir", "packages_dir", "source", "config"])]
+    pub repo_dir: Option<PathBuf>,
+    /// The repository as clients have it: nothing may have become older, or other bytes under its name
+    #[arg(long, value_name = "DIR", requires = "repo_dir")]
+    pub previous: Option<PathBuf>,
+    /// The public keys that clients have, as `gpg --export` writes them: indices must be signed by one of them, and
+    /// so must signed .rpm packages
+    #[arg(long, value_name = "FILE", requires = "repo_dir")]
+    pub key: Option<PathBuf>,
     /// Where the packages install everything
     #[arg(long, value_name = "DIR", default_value = "/opt/rocm", requires = "packages_dir")]
     pub install_prefix: String,

@@ -197,14 +197,7 @@ fn relations(out: &mut Vec<u8>, kind: &str, entries: &[Dependency]) {
     for one in entries.iter().filter(|one| !one.name.is_empty()) {
         out.extend_from_slice(b"      <rpm:entry");
         attribute(out, "name", &one.name);
-        let flags = match one.sense {
-            2 => "LT",
-            4 => "GT",
-            8 => "EQ",
-            10 => "LE",
-            12 => "GE",
-            _ => "",
-        };
+        let flags = one.flags();
         if !flags.is_empty() {
             attribute(out, "flags", flags);
             if !one.version.is_empty() {

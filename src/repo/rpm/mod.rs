@@ -30,6 +30,7 @@ use crate::package::Format;
 use crate::sign::Signer;
 pub use metadata::Compression;
 use metadata::{Document, Kind};
+pub(crate) use record::KINDS;
 pub use record::{Changelog, Dependency, FileKind, FileName, Record, read};
 
 /// A package's place below the root. `version` is with release and epoch, which has no place in file names.

@@ -115,7 +115,7 @@ pub struct Changelog {
 }
 
 /// Elements of `primary.xml`; tags of names, flags and versions.
-pub(super) const KINDS: [(&str, [u32; 3]); 8] = [
+pub(crate) const KINDS: [(&str, [u32; 3]); 8] = [
     ("provides", [1047, 1112, 1113]),
     ("requires", [1049, 1048, 1050]),
     ("conflicts", [1054, 1053, 1055]),
@@ -127,6 +127,7 @@ pub(super) const KINDS: [(&str, [u32; 3]); 8] = [
 ];
 const PROVIDES: usize = 0;
 const REQUIRES: usize = 1;
+const CONFLICTS: usize = 2;
 const OBSOLETES: usize = 3;
 const RECOMMENDS: usize = 6;
 
@@ -335,6 +336,12 @@ impl Record {
         })
     }
 
+    /// What it cannot be installed with: conflicts, and what it replaces. Rich ones are left out.
+    pub fn excluded(&self) -> Vec<Relation> {
+        let both = [CONFLICTS, OBSOLETES].into_iter().flat_map(|kind| &self.relations[kind]);
+        both.filter(|one| !one.name.starts_with('(')).map(Dependency::relation).collect()
+    }
+
     /// The relations that decide about upgrades.
     pub fn relations(&self) -> Relations {
         let of = |kind: usize| self.relations[kind].iter();
@@ -348,6 +355,18 @@ impl Record {
 }
 
 impl Dependency {
+    /// How the version is compared, as the metadata write it; empty where it is not.
+    pub fn flags(&self) -> &'static str {
+        match self.sense {
+            2 => "LT",
+            4 => "GT",
+            8 => "EQ",
+            10 => "LE",
+            12 => "GE",
+            _ => "",
+        }
+    }
+
     fn relation(&self) -> Relation {
         let op = match self.sense {
             2 => Op::Less,
