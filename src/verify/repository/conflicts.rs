@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
 
-use super::relations::share_machine;
 use super::Log;
+use super::relations::share_machine;
 use crate::package::Format;
 use crate::package::grammar::deb::parse;
 use crate::package::read::FileReport;
@@ -74,7 +74,8 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
         }
         let more = paths.len().saturating_sub(TOLD);
         for (n, path) in paths.iter().take(TOLD).enumerate() {
-            let and = if n == 0 && more > 0 { format!(", and {more} more files") } else { String::new() };
+            let and =
+                if n == 0 && more > 0 { format!(", and {more} more files") } else { String::new() };
             let what = format!("{path} is in {} as well{and}", b.path);
             let expected = "each file in one of the packages that can be installed together";
             log.add(Check::FileConflict, &a.path, what, expected);
@@ -95,9 +96,11 @@ fn matches(relation: &Relation, record: &Record) -> bool {
 fn excludes(one: &Record, other: &Record) -> bool {
     excluded(one).iter().any(|relation| {
         matches(relation, other)
-            || other.relations().provides.iter().any(|provided| {
-                provided.name == relation.name && relation.constraint.is_none()
-            })
+            || other
+                .relations()
+                .provides
+                .iter()
+                .any(|provided| provided.name == relation.name && relation.constraint.is_none())
     })
 }
 

@@ -19,7 +19,11 @@ const OF_INDEX: [&str; 7] =
     ["filename", "size", "md5sum", "sha1", "sha256", "sha512", "description-md5"];
 
 /// Reads the indices of all suites.
-pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log<'_>) -> Result<()> {
+pub(super) fn read(
+    listing: &mut Listing,
+    keys: Option<&Verifier>,
+    log: &mut Log<'_>,
+) -> Result<()> {
     let dists = listing.root.join("dists");
     let cannot = |e| Error::io("cannot read the directory", &dists, e);
     let mut suites = Vec::new();
@@ -62,11 +66,21 @@ fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut L
             (Some(sha256), Some(size), Some(path)) if !leaves(path) => {
                 stated.insert(path, (size, sha256));
             }
-            _ => log.add(Check::RepoIndex, &place, format!("has the line `{line}`"), "digest, size, path"),
+            _ => log.add(
+                Check::RepoIndex,
+                &place,
+                format!("has the line `{line}`"),
+                "digest, size, path",
+            ),
         }
     }
     if stated.is_empty() {
-        log.add(Check::RepoIndex, &place, "lists no index with its SHA256", "the indices of the suite");
+        log.add(
+            Check::RepoIndex,
+            &place,
+            "lists no index with its SHA256",
+            "the indices of the suite",
+        );
     }
     let mut there: BTreeMap<&str, bool> = BTreeMap::new();
     for (path, (size, sha256)) in &stated {
@@ -91,7 +105,12 @@ fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut L
         let opened = match decompressed(&file, &bytes, MAX_INDEX) {
             Ok(opened) => opened,
             Err(e) => {
-                log.add(Check::RepoIndex, &file, format!("cannot be decompressed: {e}"), "an index");
+                log.add(
+                    Check::RepoIndex,
+                    &file,
+                    format!("cannot be decompressed: {e}"),
+                    "an index",
+                );
                 continue;
             }
         };
@@ -107,7 +126,12 @@ fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut L
     }
     for (path, _) in there.iter().filter(|(_, there)| !**there) {
         let what = "is not there, compressed or not";
-        log.add(Check::RepoIndex, &format!("{dir}/{path}"), what, "an index that the Release names");
+        log.add(
+            Check::RepoIndex,
+            &format!("{dir}/{path}"),
+            what,
+            "an index that the Release names",
+        );
     }
 }
 
@@ -127,7 +151,12 @@ fn agrees(file: &str, bytes: &[u8], size: u64, sha256: &str, log: &mut Log<'_>) 
         return true;
     }
     let what = format!("has {} bytes with the SHA256 {actual}", bytes.len());
-    log.add(Check::RepoIndex, file, what, format!("{size} bytes with {sha256}, as the Release says"));
+    log.add(
+        Check::RepoIndex,
+        file,
+        what,
+        format!("{size} bytes with {sha256}, as the Release says"),
+    );
     false
 }
 
@@ -143,7 +172,12 @@ fn release(root: &Path, dir: &str, keys: Option<&Verifier>, log: &mut Log<'_>) -
     let file = |name: &str| format!("{dir}/{name}");
     let has = |name: &str| root.join(file(name)).exists();
     if !has("InRelease") && !has("Release") {
-        log.add(Check::RepoIndex, &file("InRelease"), "is not there, nor is Release", "one of them");
+        log.add(
+            Check::RepoIndex,
+            &file("InRelease"),
+            "is not there, nor is Release",
+            "one of them",
+        );
         return None;
     }
     let release = if has("Release") { index(root, &file("Release"), log) } else { None };
@@ -159,7 +193,12 @@ fn release(root: &Path, dir: &str, keys: Option<&Verifier>, log: &mut Log<'_>) -
             Ok(text) => inline = Some(text),
             Err(why) => {
                 let what = format!("its signature is not good: {why}");
-                log.add(Check::RepoSignature, &file("InRelease"), what, "a text signed by one of the keys");
+                log.add(
+                    Check::RepoSignature,
+                    &file("InRelease"),
+                    what,
+                    "a text signed by one of the keys",
+                );
                 inline = signed_text(&message).ok();
             }
         }
@@ -174,7 +213,12 @@ fn release(root: &Path, dir: &str, keys: Option<&Verifier>, log: &mut Log<'_>) -
                 log.add(Check::RepoSignature, &file("Release.gpg"), what, "one by one of the keys");
             }
         } else if !has("InRelease") {
-            log.add(Check::RepoSignature, &file("Release"), "is not signed", "InRelease, or Release.gpg");
+            log.add(
+                Check::RepoSignature,
+                &file("Release"),
+                "is not signed",
+                "InRelease, or Release.gpg",
+            );
         }
     }
     if let (Some(inline), Some(release)) = (&inline, &release)

@@ -94,8 +94,10 @@ pub fn repository(
 ) -> Result<Report> {
     let mut findings = Vec::new();
     let listings = listings(dir, repository.keys, &mut findings)?;
-    let entries: Vec<(&Listing, &Entry)> =
-        listings.iter().flat_map(|one| one.entries.values().map(move |entry| (one, entry))).collect();
+    let entries: Vec<(&Listing, &Entry)> = listings
+        .iter()
+        .flat_map(|one| one.entries.values().map(move |entry| (one, entry)))
+        .collect();
     let bytes = entries.iter().map(|(_, entry)| entry.size).sum();
     monitor.begin("verifying", bytes);
     let looked = jobs.drive(&entries, |(listing, entry)| {
@@ -126,13 +128,9 @@ pub fn repository(
         let before = self::listings(previous, None, &mut Vec::new())?;
         previous::check(&before, &listings, &records, &mut findings);
     }
-    let artifacts = entries.iter().map(|(listing, entry)| format!("{}{}", listing.label, entry.path));
-    Ok(Report {
-        artifacts: artifacts.collect(),
-        files,
-        bytes,
-        ..judged(findings, options, &[8])
-    })
+    let artifacts =
+        entries.iter().map(|(listing, entry)| format!("{}{}", listing.label, entry.path));
+    Ok(Report { artifacts: artifacts.collect(), files, bytes, ..judged(findings, options, &[8]) })
 }
 
 /// Reads the indices of both formats.
@@ -194,7 +192,12 @@ fn index(root: &Path, file: &str, log: &mut Log<'_>) -> Option<Vec<u8>> {
     match read {
         Ok(bytes) => Some(bytes),
         Err(e) => {
-            log.add(Check::RepoIndex, file, format!("cannot be read: {e}"), "an index of the repository");
+            log.add(
+                Check::RepoIndex,
+                file,
+                format!("cannot be read: {e}"),
+                "an index of the repository",
+            );
             None
         }
     }
@@ -216,7 +219,9 @@ fn decompressed(file: &str, bytes: &[u8], most: u64) -> io::Result<Vec<u8>> {
         "gz" => limited(flate2::read::MultiGzDecoder::new(bytes), most),
         "xz" => limited(liblzma::read::XzDecoder::new_multi_decoder(bytes), most),
         "zst" => limited(zstd::stream::read::Decoder::with_buffer(bytes)?, most),
-        "bz2" | "lzma" | "zck" => Err(io::Error::other("is compressed in a way that is not read here")),
+        "bz2" | "lzma" | "zck" => {
+            Err(io::Error::other("is compressed in a way that is not read here"))
+        }
         _ => limited(bytes, most),
     }
 }
@@ -280,7 +285,12 @@ fn compare(entry: &Entry, facts: &Facts, log: &mut Log<'_>) {
     let mut differ = |what: &str, index: &str, package: &str| {
         if index != package {
             let found = format!("the index says {what} `{index}` of it");
-            log.add(Check::RepoEntry, &entry.path, found, format!("`{package}`, as the package says"));
+            log.add(
+                Check::RepoEntry,
+                &entry.path,
+                found,
+                format!("`{package}`, as the package says"),
+            );
         }
     };
     differ("the name", &entry.name, &facts.name);

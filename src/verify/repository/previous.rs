@@ -21,7 +21,8 @@ pub(super) fn check(
     };
     for old in before {
         let Some(new) = now.iter().find(|new| new.format == old.format) else {
-            let what = format!("there is no repository of .{} packages any more", old.format.as_str());
+            let what =
+                format!("there is no repository of .{} packages any more", old.format.as_str());
             add(Check::RepoDowngrade, old.label.clone(), what, "one, as before".to_owned());
             continue;
         };
@@ -35,7 +36,12 @@ pub(super) fn check(
                 Some(_) => {}
                 None => {
                     let place = format!("{}{file}", new.label);
-                    add(Check::RepoDowngrade, place, "is gone".to_owned(), "one, as before".to_owned());
+                    add(
+                        Check::RepoDowngrade,
+                        place,
+                        "is gone".to_owned(),
+                        "one, as before".to_owned(),
+                    );
                 }
             }
         }
@@ -61,8 +67,7 @@ pub(super) fn check(
                 None if is_replaced(entry, records) => continue,
                 // A package can come to be for all machines, or for each of several.
                 None if is.iter().any(|((other, _), now)| {
-                    other == &name
-                        && compare(old.format, &now.version, &entry.version).is_gt()
+                    other == &name && compare(old.format, &now.version, &entry.version).is_gt()
                 }) =>
                 {
                     continue;

@@ -78,9 +78,8 @@ pub(super) fn check(records: &[Record], external: &[Glob], log: &mut Log<'_>) {
                     continue;
                 }
                 let known = |one: &Relation| provided.names.contains_key(&one.name);
-                let elsewhere = |one: &Relation| {
-                    externals.is_match(&one.name) || is_system(&one.name, format)
-                };
+                let elsewhere =
+                    |one: &Relation| externals.is_match(&one.name) || is_system(&one.name, format);
                 if any.iter().any(elsewhere) || external.is_empty() && !any.iter().all(known) {
                     continue;
                 }
@@ -89,7 +88,10 @@ pub(super) fn check(records: &[Record], external: &[Glob], log: &mut Log<'_>) {
                     Format::Rpm => one.rpm(),
                 });
                 let texts: Vec<String> = texts.collect();
-                let what = format!("needs `{}`, which no package of the repository meets", texts.join(" | "));
+                let what = format!(
+                    "needs `{}`, which no package of the repository meets",
+                    texts.join(" | ")
+                );
                 let there = any.iter().flat_map(|one| {
                     let versions = provided.names.get(&one.name).into_iter().flatten().flatten();
                     versions.map(|version| format!("{} {version}", one.name))

@@ -21,9 +21,15 @@ pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log
     let root = listing.root.clone();
     let Some(bytes) = index(&root, REPOMD, log) else { return };
     if let Some(keys) = keys {
-        match index(&root, ASC, log) {
+        let armored = if root.join(ASC).exists() { index(&root, ASC, log) } else { None };
+        match armored {
             None => {
-                log.add(Check::RepoSignature, REPOMD, "is not signed", "a signature in repomd.xml.asc");
+                log.add(
+                    Check::RepoSignature,
+                    REPOMD,
+                    "is not signed",
+                    "a signature in repomd.xml.asc",
+                );
             }
             Some(armored) => {
                 let checked = Signature::parse(&armored)
@@ -53,7 +59,12 @@ pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log
     for kind in ["primary", "filelists", "other"] {
         let Some(data) = documents.iter().find(|data| data.get("type") == kind) else {
             if kind == "primary" {
-                log.add(Check::RepoIndex, REPOMD, "names no primary metadata", "one document of them");
+                log.add(
+                    Check::RepoIndex,
+                    REPOMD,
+                    "names no primary metadata",
+                    "one document of them",
+                );
             }
             continue;
         };
@@ -104,7 +115,12 @@ pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log
 }
 
 /// Reads a document, and holds it against what `repomd.xml` says of it.
-fn document(root: &std::path::Path, file: &str, data: &Element, log: &mut Log<'_>) -> Option<Vec<u8>> {
+fn document(
+    root: &std::path::Path,
+    file: &str,
+    data: &Element,
+    log: &mut Log<'_>,
+) -> Option<Vec<u8>> {
     if file.split('/').any(|part| matches!(part, "" | "." | "..")) {
         let what = format!("names metadata at `{file}`");
         log.add(Check::RepoIndex, REPOMD, what, "a path below the repository's root");

@@ -93,7 +93,8 @@ fn element(start: &BytesStart<'_>) -> Result<Element, String> {
     let mut attributes = Vec::new();
     for attribute in start.attributes() {
         let attribute = attribute.map_err(|e| e.to_string())?;
-        let value = attribute.normalized_value(XmlVersion::Explicit1_0).map_err(|e| e.to_string())?;
+        let value =
+            attribute.normalized_value(XmlVersion::Explicit1_0).map_err(|e| e.to_string())?;
         attributes.push((attribute.key.as_ref().to_owned(), value.into_owned()));
     }
     let name = start.local_name().as_ref().to_owned();

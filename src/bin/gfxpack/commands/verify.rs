@@ -8,11 +8,11 @@ use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shar
 use gfxpack::config::PackagingConfig;
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
-use gfxpack::verify::{
-    Allow, Finding, Options, PackageOptions, Report, Severity, RepositoryOptions, directory, junit, packages,
-    repository,
-};
 use gfxpack::sign::Verifier;
+use gfxpack::verify::{
+    Allow, Finding, Options, PackageOptions, Report, RepositoryOptions, Severity, directory, junit,
+    packages, repository,
+};
 use globset::Glob;
 
 use super::package::install_prefix;
