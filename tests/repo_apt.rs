@@ -344,6 +344,10 @@ fn merging_loses_no_version() {
     let generic: Vec<&str> = list.lines().filter(|line| line.contains("rocblas-generic")).collect();
     let line = |version: &str| format!("deb rocblas-generic {version}-1 amd64");
     assert_eq!(generic, RELEASES.map(|version| line(version)));
+    // What is damaged over there does not come along.
+    flip(&below(&other, "rocblas-generic_7.2.0")[0]);
+    let stderr = fails(unsigned("merge", &one).arg(&other), 1);
+    assert!(stderr.contains("a package of that repository is not what it was"), "{stderr}");
     ok(unsigned("prune", &one).args(["--keep", "2"]));
     let list = ok(&mut unsigned("list", &one));
     assert!(!list.contains("7.1.0-1") && list.lines().count() == 8, "{list}");

@@ -34,6 +34,8 @@ struct Newest<'a> {
     names: HashSet<String>,
     /// Versions by name that the newest ones provide, their own among them.
     provided: HashMap<String, Vec<Option<String>>>,
+    /// What the newest ones replace, by name, and which they are.
+    replaced: HashMap<String, Vec<(String, Relation)>>,
 }
 
 impl<'a> Newest<'a> {
@@ -51,6 +53,7 @@ impl<'a> Newest<'a> {
         let packages: BTreeMap<&str, (&Record, Relations)> =
             newest.into_iter().map(|(name, record)| (name, (record, record.relations()))).collect();
         let mut provided: HashMap<String, Vec<Option<String>>> = HashMap::new();
+        let mut replaced: HashMap<String, Vec<(String, Relation)>> = HashMap::new();
         for (record, relations) in packages.values() {
             let mut give = |name: &str, version: Option<String>| {
                 names.insert(name.to_owned());
@@ -60,8 +63,12 @@ impl<'a> Newest<'a> {
             for other in &relations.provides {
                 give(&other.name, other.constraint.as_ref().map(|(_, version)| version.clone()));
             }
+            for old in &relations.replaces {
+                let by = (record.name.clone(), old.clone());
+                replaced.entry(old.name.clone()).or_default().push(by);
+            }
         }
-        Self { format, packages, names, provided }
+        Self { format, packages, names, provided, replaced }
     }
 
     fn satisfies(&self, relation: &Relation) -> bool {
@@ -76,14 +83,10 @@ impl<'a> Newest<'a> {
 
     /// Whether another of the newest packages takes the place of a version of this name.
     fn is_replaced(&self, record: &Record) -> bool {
-        self.packages.values().any(|(by, relations)| {
-            by.name != record.name
-                && relations.replaces.iter().any(|old| {
-                    old.name == record.name
-                        && old.constraint.as_ref().is_none_or(|(op, version)| {
-                            holds(self.format, &record.version, *op, version)
-                        })
-                })
+        self.replaced.get(&record.name).into_iter().flatten().any(|(by, old)| {
+            let is_old =
+                |(op, version): &(Op, String)| holds(self.format, &record.version, *op, version);
+            *by != record.name && old.constraint.as_ref().is_none_or(is_old)
         })
     }
 

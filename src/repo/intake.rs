@@ -1,6 +1,7 @@
 //! Bringing package files in: each is copied, digested and read, and waits in `.gfxpack/incoming` until the
 //! publication is about to be decided. The input is only read.
 
+use std::collections::HashMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -26,6 +27,8 @@ pub struct Options<'a> {
     pub link: bool,
     /// Signs `.rpm` packages on their way.
     pub rpm_signer: Option<&'a Signer>,
+    /// The SHA-256 that files have to have, where it is known.
+    pub known: Option<&'a HashMap<PathBuf, [u8; 32]>>,
 }
 
 /// A package that waits.
@@ -138,6 +141,16 @@ fn one(
     let Input { path, format, .. } = input;
     let signer = options.rpm_signer.filter(|_| *format == Format::Rpm);
     let mut sha256 = copy(path, &file, options.link && signer.is_none())?;
+    if let Some(known) = options.known.and_then(|known| known.get(path))
+        && *known != sha256
+    {
+        return Err(Error::failed(
+            "a package of that repository is not what it was when it was added",
+        )
+        .at(path)
+        .hint("restore the file, or remove the package there: gfxpack repo remove")
+        .into());
+    }
     if let Some(signer) = signer {
         sign::file(&file, signer, None)?;
         sha256 = digest(&file)?;

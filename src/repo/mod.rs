@@ -27,6 +27,8 @@ pub mod rpm;
 pub mod store;
 pub mod work;
 
+pub(crate) use crate::package::render::hex;
+
 use crate::package::Format;
 
 /// Directory of a format below that of the repository.
@@ -73,14 +75,4 @@ pub enum Content {
     Of(String),
     /// The file goes away: nothing has that name from now on.
     Gone,
-}
-
-/// Hexadecimal digits in lower case.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-        }
-        text
-    })
 }

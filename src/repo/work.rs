@@ -1,5 +1,6 @@
 //! What is done to a repository: each a change, the check of it, and its publication.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -107,7 +108,7 @@ pub fn run(
             .into());
     }
     let rpm_signer = options.signer.filter(|_| options.sign_packages);
-    let intake_options = intake::Options { link: options.link, rpm_signer };
+    let intake_options = intake::Options { link: options.link, rpm_signer, known: None };
     let state = &repository.state;
     let change = match action {
         Action::Add(paths) => {
@@ -115,15 +116,19 @@ pub fn run(
             change::add(state, waiting)?
         }
         Action::Merge(dirs) => {
-            let mut files = Vec::new();
+            let mut known = HashMap::new();
             for dir in dirs {
                 let other = Repository::look(dir)?;
-                files.extend(other.packages.iter().map(|stored| {
+                known.extend(other.packages.iter().map(|stored| {
                     let record = &stored.record;
-                    dir.join(super::root(record.format())).join(&record.path)
+                    let file = dir.join(super::root(record.format())).join(&record.path);
+                    (file, record.sha256)
                 }));
             }
-            let waiting = intake::bring(repository, &files, intake_options, jobs, monitor)?;
+            let files: Vec<PathBuf> = known.keys().cloned().collect();
+            // Digests are those of the files as they are there: signing changes them.
+            let options = intake::Options { known: Some(&known), ..intake_options };
+            let waiting = intake::bring(repository, &files, options, jobs, monitor)?;
             change::add(state, waiting)?
         }
         Action::Remove(selectors, format) => change::remove(state, selectors, format)?,
@@ -191,8 +196,15 @@ fn date(
     warnings: &mut Vec<String>,
 ) -> i64 {
     let newest = packages.iter().map(|stored| stored.record.built).max().unwrap_or_default();
-    let date = given.unwrap_or(newest).max(0);
+    let date = given.unwrap_or(newest).clamp(0, u32::MAX.into());
     let before = &repository.state;
+    if given.is_none() && before.settings.valid_days.is_some() {
+        warnings.push(
+            "the time until which the repository is valid counts from its newest package, for want of a date: \
+             pass --date, or set SOURCE_DATE_EPOCH"
+                .to_owned(),
+        );
+    }
     if before.publication == 0 || date > before.date {
         return date;
     }

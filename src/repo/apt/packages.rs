@@ -16,7 +16,7 @@ pub(super) fn index(packages: &[(&Package, &Record)]) -> Vec<u8> {
         let _ = writeln!(out, "Filename: {}", package.path);
         let _ = writeln!(out, "Size: {}", package.size);
         out += "SHA256: ";
-        out += &crate::repo::hex(&package.sha256);
+        out += &crate::package::render::hex(&package.sha256);
         out.push('\n');
     }
     out.into_bytes()

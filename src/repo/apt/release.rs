@@ -6,7 +6,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::date::rfc2822;
-use crate::repo::hex;
+use crate::package::render::hex;
 use crate::repo::store::Settings;
 
 /// An index, as the Release has it.
