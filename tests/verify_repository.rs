@@ -591,6 +591,9 @@ fn repositories_of_other_programs_are_verified() {
     let said = fails(&mut verify, 1);
     assert!(said.contains("[repo-file] rocblas-generic-7.1.0-1.x86_64.rpm\n"), "{said}");
     let said = fails(verify.arg("--key").arg(public_key()), 1);
-    assert!(said.contains("[repo-signature] repodata/repomd.xml\n  found: is not signed"), "{said}");
+    assert!(
+        said.contains("[repo-signature] repodata/repomd.xml\n  found: is not signed"),
+        "{said}"
+    );
     assert!(!said.contains("repo-index"), "{said}");
 }

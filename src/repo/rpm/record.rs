@@ -196,7 +196,7 @@ pub fn read(r: &dyn ReadAt) -> Result<Facts, PackageError> {
         is_signed: is_signed(&signature)?,
     };
     record.relations = relations(&header, &record)?;
-    Ok(Facts { name, version: full, arch, built, part: Part::Rpm(record) })
+    Ok(Facts { name, version: full, arch, built, part: Part::Rpm(Box::new(record)) })
 }
 
 /// A package whose header was damaged would lie in the metadata.
