@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, files, ok, run, snapshot};
+use common::{Ran, fails, files, ok, run, snapshot};
 use http::Server;
 use repositories::{NAMES, release, signed, versions};
 use roots::RpmRoot;
@@ -222,4 +222,42 @@ fn older_metadata_are_served_for_a_while() {
     repository.add(2);
     let third = of(&repository.path("rpm/repodata"));
     assert!(third.len() == 2 && !third.contains(&first[0]), "{first:?} {third:?}");
+}
+
+#[test]
+fn a_partial_publication_is_refused_since_it_holds_clients_back() {
+    for program in ["dnf", "zypper"] {
+        let repository = Repository::new(&[]);
+        let client = Client::new(program, &repository);
+        client.ok(&["install", "rocblas-gfx110X"]);
+        let add = |starts: &[&str]| {
+            let mut add = signed("add", &repository.path(""));
+            add.args(release(1, "rpm", starts)).arg("--sign-packages");
+            add
+        };
+        let stderr = fails(&mut add(&["rocblas-generic"]), 1);
+        let said = "rocblas-gfx110X 7.1.0-1 x86_64 needs rocblas-generic = 7.1.0-1, and the newest \
+                    rocblas-generic is 7.2.0-1";
+        assert!(stderr.contains(said), "{stderr}");
+        for some in [&["rocblas-gfx"][..], &["rocblas-generic", "rocblas-gfx110x"]] {
+            fails(&mut add(some), 1);
+        }
+
+        // This is why: what is installed stays whole, and old.
+        ok(add(&["rocblas-generic"]).arg("--allow-partial"));
+        let upgrade = if program == "dnf" { "upgrade" } else { "update" };
+        client.ok(&[upgrade]);
+        assert_eq!(client.installed(), versions(0, &GFX110X), "{program}");
+        if program == "dnf" {
+            // The default on RHEL.
+            let best = client.run(&["--best", "upgrade"]);
+            assert_ne!(best.status, Some(0), "{best:?}");
+        }
+
+        // The rest comes, and all go on.
+        repository.add(1);
+        client.ok(&[upgrade]);
+        assert_eq!(client.installed(), versions(1, &GFX110X), "{program}");
+        client.root.assert_clean();
+    }
 }
