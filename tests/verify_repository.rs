@@ -574,6 +574,42 @@ fn what_comes_from_elsewhere_can_be_named() {
 }
 
 #[test]
+fn indices_that_say_anything_are_read_without_harm() {
+    for side in [Deb, Rpm] {
+        let victim = side.victim();
+        let mut seed = 1_u32;
+        let mut random = move |below: usize| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) as usize % below
+        };
+        let text = match side {
+            Deb => {
+                fs::read_to_string(victim.at("dists/stable/main/binary-amd64/Packages")).unwrap()
+            }
+            Rpm => {
+                let packed = fs::read(victim.index()).unwrap();
+                String::from_utf8(zstd::decode_all(&packed[..]).unwrap()).unwrap()
+            }
+        };
+        for _ in 0..20 {
+            let mut lines: Vec<&str> = text.lines().collect();
+            for _ in 0..random(8) {
+                let (from, to) = (random(lines.len()), random(lines.len()));
+                match random(4) {
+                    0 => drop(lines.remove(from)),
+                    1 => lines.swap(from, to),
+                    2 => lines[from] = &lines[to][..lines[to].len() / 2],
+                    _ => lines[from] = "<!DOCTYPE a [<!ENTITY b \"c\">]><a x='&b;'>: &#0; &lt",
+                }
+            }
+            let victim = side.victim();
+            victim.edit(|_| lines.join("\n"));
+            side.report_on(&victim);
+        }
+    }
+}
+
+#[test]
 fn repositories_of_other_programs_are_verified() {
     let dir = TempDir::new().unwrap();
     for path in release(0, "rpm", &[]) {
