@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{example_config, example_packages, example_shards, gfxpack, ok, repo, tool};
+use gfxpack::repo::rpm::read;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// Packages with all that metadata can say of one, as far as rpmbuild makes it.
 const SPECS: [(&str, &str); 3] = [
@@ -223,4 +225,45 @@ fn metadata_hold_what_createrepo_c_finds() {
     assert_eq!(primary["time"]["file"], primary["time"]["build"]);
     let latin = ours.values().find(|one| one["primary"]["name"] == "latin").unwrap();
     assert_eq!(latin["primary"]["summary"], "café au lait");
+}
+
+#[test]
+fn damaged_headers_are_refused_and_nothing_worse() {
+    let temp = tempfile::tempdir().unwrap();
+    packages(temp.path());
+    let good = fs::read(temp.path().join("everything-1.2~rc1^git1-3.noarch.rpm")).unwrap();
+    let magic = [0x8e, 0xad, 0xe8, 1];
+    let mut headers = good.windows(4).enumerate().filter(|(_, w)| *w == magic).map(|(at, _)| at);
+    let (signature, main) = (headers.next().unwrap(), headers.next().unwrap());
+    let word = |at: usize| u32::from_be_bytes(good[at..at + 4].try_into().unwrap()) as usize;
+    let size = 16 + 16 * word(main + 8) + word(main + 12);
+    let hex =
+        |bytes: &[u8]| Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let stated = hex(&good[main..main + size]);
+    let digest_at = good.windows(64).position(|w| w == stated.as_bytes()).unwrap();
+    read(&&good[..]).unwrap();
+    let (mut refused, mut tried) = (0, 0);
+    // In the tables all of it; in the stores every few bytes.
+    let ranges = (signature..main).step_by(3).chain((main..main + size).step_by(5));
+    for at in ranges {
+        for value in [0, 1, 0x7f, 0xff, good[at].wrapping_add(1)] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            if at >= main {
+                let digest = hex(&bad[main..main + size]);
+                bad[digest_at..digest_at + 64].copy_from_slice(digest.as_bytes());
+            }
+            tried += 1;
+            refused += usize::from(read(&&bad[..]).is_err());
+        }
+    }
+    assert!(refused > 500 && tried > 3 * refused, "{refused} of {tried}");
+    for len in (0..main + size).step_by(7) {
+        read(&&good[..len]).unwrap_err();
+    }
+    // Without a digest that fits, no byte of the main header can be another.
+    let mut bad = good;
+    bad[main + size - 2] ^= 1;
+    let error = read(&&bad[..]).unwrap_err().to_string();
+    assert!(error.contains("SHA256 of the main header"), "{error}");
 }

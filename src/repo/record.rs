@@ -51,7 +51,7 @@ pub enum Part {
     /// Of a `.deb`.
     Deb(apt::Record),
     /// Of an `.rpm`.
-    Rpm(rpm::Record),
+    Rpm(Box<rpm::Record>),
 }
 
 /// The relations that decide who can be installed with whom, in one form for both formats.

@@ -87,7 +87,8 @@ pub(super) fn document(
     }
 }
 
-/// The level at which these texts are nearly as small as at level 10, in a third of the time.
+/// Names, descriptions and paths of 900 packages of a Debian, 10.2 MB, become 777 kB, and 742 kB at level 10 in
+/// twice the time.
 const ZSTD_LEVEL: i32 = 6;
 
 fn of(kind: Kind, bytes: Vec<u8>, (open_sha256, open_size): (String, u64)) -> Document {

@@ -10,9 +10,9 @@
 //!
 //! The documents are called after their content, so that who has read an older `repomd.xml` still finds
 //! what that names. `repomd.xml` and its signature are two files, and a client asks for the one and then the other.
-//! They are replaced in this order, one right after the other: a client then fails only when the whole replacement
-//! falls between its two requests. In the other order it would also fail when its first request fell
-//! between the two.
+//! They are replaced in this order, one right after the other: a client then fails only when both replacements
+//! fall between its two requests (or both requests between them). In the other order it would also fail when one
+//! of them did.
 
 mod metadata;
 mod record;
@@ -56,7 +56,7 @@ pub fn indices(
     let of: Vec<(&Package, &Record)> = packages
         .iter()
         .filter_map(|package| match &package.part {
-            Part::Rpm(record) => Some((*package, record)),
+            Part::Rpm(record) => Some((*package, &**record)),
             Part::Deb(_) => None,
         })
         .collect();

@@ -22,7 +22,8 @@ use crate::sign::Signature;
 /// So many entries of the changelog are kept, the newest, as createrepo_c keeps.
 const CHANGELOGS: usize = 10;
 
-/// What the metadata say of an `.rpm` beside the common facts. Texts are fit for XML ([`xml::clean`]).
+/// What the metadata say of an `.rpm` beside the common facts. Texts are fit for XML:
+/// UTF-8, without characters that it has not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// 0 where there is none.
@@ -55,7 +56,7 @@ pub struct Record {
     pub archive: u64,
     /// Where the main header begins and ends in the file.
     pub header: (u64, u64),
-    /// Kinds of relations, in the order of [`KINDS`].
+    /// Provides, requires, conflicts, obsoletes, suggests, enhances, recommends, supplements.
     pub relations: [Vec<Dependency>; 8],
     /// Names of directories, with `/` at the end.
     pub folders: Vec<String>,
@@ -196,7 +197,7 @@ pub fn read(r: &dyn ReadAt) -> Result<Facts, PackageError> {
         is_signed: is_signed(&signature)?,
     };
     record.relations = relations(&header, &record)?;
-    Ok(Facts { name, version: full, arch, built, part: Part::Rpm(record) })
+    Ok(Facts { name, version: full, arch, built, part: Part::Rpm(Box::new(record)) })
 }
 
 /// A package whose header was damaged would lie in the metadata.

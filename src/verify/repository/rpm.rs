@@ -21,7 +21,8 @@ pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log
     let root = listing.root.clone();
     let Some(bytes) = index(&root, REPOMD, log) else { return };
     if let Some(keys) = keys {
-        match index(&root, ASC, log) {
+        let armored = if root.join(ASC).exists() { index(&root, ASC, log) } else { None };
+        match armored {
             None => {
                 log.add(
                     Check::RepoSignature,
