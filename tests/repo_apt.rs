@@ -21,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clients::{AptGet, Client};
-use common::{Ran, fails, ok, run, tool};
+use common::{Ran, fails, gfxpack, ok, run, tool};
 use http::Server;
 use repositories::{
     DAY, DAY_ONE, NAMES, RELEASES, public_key, release, signed, unsigned, versions,
@@ -333,6 +333,23 @@ fn other_bytes_under_a_name_that_is_taken_are_refused() {
 }
 
 #[test]
+fn files_of_removed_packages_stay_for_as_long_as_was_said() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    let mut create = unsigned("create", &dir);
+    create.args(release(0, "deb", &[])).args(release(1, "deb", &[]));
+    ok(create.args(["--keep-publications", "1", "--keep-days", "0"]));
+    ok(unsigned("prune", &dir).args(["--keep", "1"]));
+    // Of clients that have read the index before.
+    assert_eq!(below(&dir, "7.1.0-1").len(), 4);
+    ok(&mut unsigned("publish", &dir));
+    assert_eq!(below(&dir, "7.1.0-1"), Vec::<PathBuf>::new());
+    assert_eq!(below(&dir, "7.2.0-1").len(), 4);
+    ok(unsigned("add", &dir).args(release(0, "deb", &[])));
+    assert_eq!(below(&dir, "7.1.0-1").len(), 4);
+}
+
+#[test]
 fn merging_loses_no_version() {
     let temp = TempDir::new().unwrap();
     let (one, other) = (temp.path().join("one"), temp.path().join("other"));
@@ -419,6 +436,32 @@ fn the_same_packages_and_date_give_the_same_bytes() {
         .args(["--date", &date]));
     let inrelease = |dir: &Path| fs::read(dir.join("deb/dists/stable/InRelease")).unwrap();
     assert_eq!(inrelease(&grown), inrelease(&once));
+}
+
+#[test]
+fn two_directories_are_enough() {
+    let temp = TempDir::new().unwrap();
+    let (out, dir) = (temp.path().join("out"), temp.path().join("repo"));
+    for n in 0..2 {
+        fs::create_dir_all(&out).unwrap();
+        for format in ["deb", "rpm"] {
+            for package in release(n, format, &[]) {
+                fs::copy(&package, out.join(package.file_name().unwrap())).unwrap();
+            }
+        }
+        let mut publish = gfxpack();
+        publish.args(["repo", "--packages-dir"]).arg(&out).arg("--output-dir").arg(&dir);
+        let said = ok(publish.args(["--json", "--sign-key"]).arg(repositories::secret_key()));
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["outcome"]["added"].as_array().unwrap().len(), 8, "{said}");
+        assert_eq!(said["outcome"]["same"], 8 * n, "{said}");
+        assert_eq!(said["outcome"]["published"]["publication"], n + 1, "{said}");
+        for top in ["deb/dists/stable/InRelease", "rpm/repodata/repomd.xml.asc"] {
+            assert!(dir.join(top).exists(), "{top}");
+        }
+    }
+    assert_eq!(ok(&mut unsigned("list", &dir)).lines().count(), 16);
+    fails(gfxpack().args(["repo", "--output-dir"]).arg(&dir), 2);
 }
 
 // ---- beside other tools ----

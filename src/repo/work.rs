@@ -30,7 +30,7 @@ pub struct Options<'a> {
     pub sign_packages: bool,
     /// Make hard links to packages where that is possible, rather than copies.
     pub link: bool,
-    /// Publish what clients could not upgrade to: see [`super::closed`].
+    /// Publish what clients could not install or upgrade to.
     pub allow_partial: bool,
 }
 

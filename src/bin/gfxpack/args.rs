@@ -441,9 +441,9 @@ pub struct Packaging {
 /// Who signs. Nothing secret is taken from the command line.
 #[derive(Debug, ClapArgs)]
 pub struct Signing {
-    /// Sign .rpm packages with this OpenPGP secret key, as `gpg --armor --export-secret-keys` writes
-    /// it; RSA of 4096 bits is read by every rpm. In place of a file, the armored key itself may be in
-    /// GFXPACK_SIGN_KEY
+    /// Sign .rpm packages and the indices of repositories with this OpenPGP secret key, as `gpg --armor
+    /// --export-secret-keys` writes it; RSA of 4096 bits is read by every rpm. In place of a file, the
+    /// armored key itself may be in GFXPACK_SIGN_KEY
     #[arg(
         long,
         help_heading = "Signing",
