@@ -343,7 +343,7 @@ fn merging_loses_no_version() {
     let list = ok(&mut unsigned("list", &one));
     let generic: Vec<&str> = list.lines().filter(|line| line.contains("rocblas-generic")).collect();
     let line = |version: &str| format!("deb rocblas-generic {version}-1 amd64");
-    assert_eq!(generic, RELEASES.map(|version| line(version)));
+    assert_eq!(generic, RELEASES.map(line));
     // What is damaged over there does not come along.
     flip(&below(&other, "rocblas-generic_7.2.0")[0]);
     let stderr = fails(unsigned("merge", &one).arg(&other), 1);

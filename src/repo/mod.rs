@@ -8,11 +8,11 @@
 //! DIR/.gfxpack/                          what the next run needs: clients do not
 //! ```
 //!
-//! In the order of a run: [`work`] does one thing after the other: [`store`] reads the [`record`]s that are kept of each
-//! package, so that no package is read again; `intake` brings new ones in; `change` says which records there are to be (add, remove, prune, merge); `closed` refuses a set
-//! that clients could not upgrade to; [`apt`] and [`rpm`] make the [`Indices`] of their format from the records, in
-//! memory and without looking at a file; [`publish`] brings packages and indices to their places so that
-//! clients see the old state or the new one.
+//! [`work`] does one thing after the other: [`store`] reads the [`record`]s that are kept of each package, so that
+//! no package is read again; `intake` brings new ones in; `change` says which records there are to be (add,
+//! remove, prune, merge); `closed` refuses a set that clients could not upgrade to; [`apt`] and [`rpm`] make the
+//! [`Indices`] of their format from the records, in memory and without looking at a file; [`publish`] brings
+//! packages and indices to their places, so that clients see the old state or the new one.
 //!
 //! Nothing here looks at the clock: the date of a publication is given, or follows from the packages.
 

@@ -4,8 +4,8 @@
 # Measured are making a repository, adding 10 packages to it, and pruning it to one version of each. .deb: ours;
 # `apt-ftparchive` (packages, contents, release) and `dpkg-scanpackages`, each with gzip -6, xz -6 and zstd -10 of what they print,
 # which ours has as well; and `apt-ftparchive` with its database (--db), which reads a package once, as ours. .rpm: ours;
-# `createrepo_c`, and with --update. Ours copies packages into the repository, the others find them there. Nothing
-# is signed. Files are flushed to the disk by ours alone. Warm cache; wall time, CPU time (user and system; on a busy
+# `createrepo_c`, and with --update. The others find the packages where they are to be; ours makes links to them (--link), and,
+# in a row of its own, copies them. Nothing is signed. Files are flushed to the disk by ours alone. Warm cache; wall time, CPU time (user and system; on a busy
 # machine the one to look at), peak memory. RUNS (1) times, the least of each. Prints a Markdown table.
 # Needs: apt-utils createrepo-c dpkg-dev gzip python3 time xz-utils zstd, and in WORK (a temporary folder) 2 GB.
 set -euo pipefail
@@ -36,7 +36,8 @@ for n in range(names):
     for f in range(40):
         with open(f"{at}/Kernels_{n}_{f}.dat", "wb") as out:
             out.write(random.randbytes(512))
-    relations = [f"bench{random.randrange(names):04}" for _ in range(6)]
+    # Of those before it: none needs itself.
+    relations = sorted({f"bench{random.randrange(n):04}" for _ in range(6)}) if n else []
     definitions.append({
         "name": f"bench{n:04}", "summary": f"Part {n} of a large set",
         "description": "Made to be one of many in a repository.\n\n" + " ".join(f"word{random.randrange(999)}" for _ in range(60)),
@@ -71,8 +72,8 @@ for format in deb rpm; do
 done
 
 # ---- what is measured ----
-ours_create() { "$gfxpack" repo create "$work/ours.$1" "$work/only.$1" --jobs 2 --quiet 2>/dev/null; }
-ours_add() { "$gfxpack" repo add "$work/ours.$1" "$work/new.$1" --jobs 2 --quiet; }
+ours_create() { "$gfxpack" repo create "$work/ours.$1" "$work/only.$1" --jobs 2 --quiet "${@:2}" 2>/dev/null; }
+ours_add() { "$gfxpack" repo add "$work/ours.$1" "$work/new.$1" --jobs 2 --quiet --link; }
 ours_prune() { "$gfxpack" repo prune "$work/ours.$1" --keep 1 --jobs 2 --quiet; }
 packed() { # the others have two cores as well
   (cd "$work/deb" && { xz -6 -k -f "$1" & gzip -6 -n -k -f "$1"; zstd -q -10 -k -f "$1"; wait; })
@@ -109,6 +110,7 @@ measure() { # NAME COMMAND
   line=$(tail -n 1 "$work/time")
   elapsed=$(cut -d' ' -f1 <<< "$line") peak=$(cut -d' ' -f4 <<< "$line")
   seconds=$(awk '{ print $2 + $3 }' <<< "$line")
+  echo "$1: $elapsed s" >&2
   [[ -n ${wall[$1]:-} ]] || order+=("$1")
   wall[$1]=$(least "$elapsed" "${wall[$1]:-}") cpu[$1]=$(least "$seconds" "${cpu[$1]:-}") rss[$1]=$(least "$peak" "${rss[$1]:-}")
 }
@@ -116,11 +118,15 @@ least() { awk -v a="$1" -v b="${2:-}" 'BEGIN { print (b == "" || a < b) ? a : b 
 find "$work/in" -type f -exec cat {} + > /dev/null
 for ((run = 0; run < ${RUNS:-1}; run++)); do
   fresh
-  measure "create .deb | gfxpack" "ours_create deb"
+  measure "create .deb | gfxpack, copies" "ours_create deb"
+  rm -rf "$work/ours.deb"
+  measure "create .deb | gfxpack" "ours_create deb --link"
   measure "create .deb | apt-ftparchive" "ftparchive"
   measure "create .deb | apt-ftparchive --db" "ftparchive_db"
   measure "create .deb | dpkg-scanpackages" "scanpackages"
-  measure "create .rpm | gfxpack" "ours_create rpm"
+  measure "create .rpm | gfxpack, copies" "ours_create rpm"
+  rm -rf "$work/ours.rpm"
+  measure "create .rpm | gfxpack" "ours_create rpm --link"
   measure "create .rpm | createrepo_c" "createrepo"
   more
   measure "add 10 .deb | gfxpack" "ours_add deb"
