@@ -18,11 +18,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use common::{Ran, fails, files, ok, run, snapshot};
+use common::{Ran, fails, files, gfxpack, ok, run, snapshot};
 use http::Server;
 use repositories::{NAMES, release, signed, versions};
 use roots::RpmRoot;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 const GFX110X: [&str; 3] = ["hip-runtime", "rocblas-generic", "rocblas-gfx110X"];
@@ -259,5 +263,91 @@ fn a_partial_publication_is_refused_since_it_holds_clients_back() {
         client.ok(&[upgrade]);
         assert_eq!(client.installed(), versions(1, &GFX110X), "{program}");
         client.root.assert_clean();
+    }
+}
+
+#[test]
+fn whatever_repomd_is_read_its_documents_and_packages_are_there() {
+    let repository = Repository::new(&[]);
+    let root = repository.path("rpm");
+    let over = AtomicBool::new(false);
+    let reads = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            loop {
+                // Once more after the last publication.
+                let is_last = over.load(Ordering::Relaxed);
+                let repomd = fs::read_to_string(root.join("repodata/repomd.xml")).unwrap();
+                // A client takes its time between the one file and the next.
+                thread::sleep(Duration::from_millis(20));
+                let hrefs = repomd.split("href=\"").skip(1);
+                let hrefs: Vec<_> = hrefs.map(|rest| rest.split('"').next().unwrap()).collect();
+                assert_eq!(hrefs.len(), 3, "{repomd}");
+                for href in hrefs {
+                    let bytes = fs::read(root.join(href)).unwrap_or_else(|e| panic!("{href}: {e}"));
+                    let digest = Sha256::digest(&bytes);
+                    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                    assert!(href.contains(&digest), "{href} has {digest}");
+                    if !href.contains("primary") {
+                        continue;
+                    }
+                    let text = String::from_utf8(zstd::decode_all(&bytes[..]).unwrap()).unwrap();
+                    for rest in text.split("<location href=\"").skip(1) {
+                        let package = root.join(rest.split('"').next().unwrap());
+                        assert!(package.exists(), "{}", package.display());
+                    }
+                }
+                reads += 1;
+                if is_last {
+                    break reads;
+                }
+            }
+        });
+        for number in [1, 2] {
+            repository.add(number);
+            for format in ["rocblas*", "hip-runtime"] {
+                let which = format!("{format}={}-1", repositories::RELEASES[number - 1]);
+                let mut remove = signed("remove", &repository.path(""));
+                ok(remove.args([&which, "--allow-partial"]));
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        reader.join().unwrap()
+    });
+    assert!(reads > 5, "{reads}");
+}
+
+#[test]
+fn a_command_signs_both_formats() {
+    let home = keys::Home::new();
+    ok(home.gpg(keys::KEY_MADE).arg("--import").arg(repositories::secret_key()));
+    let command = format!(
+        "gpg --homedir {} --batch --faked-system-time \"$GFXPACK_SIGN_TIME!\" \
+         ${{GFXPACK_SIGN_TEXT:+--textmode}} --detach-sign",
+        home.0.path().display()
+    );
+    let dir = TempDir::new().unwrap();
+    for (name, public) in [("known", true), ("unknown", false)] {
+        let repository = dir.path().join(name);
+        let mut create = repositories::unsigned("create", &repository);
+        create.args(release(0, "rpm", &[])).args(release(0, "deb", &[])).arg("--sign-packages");
+        create.args(["--url", "https://repo.example.org/rocm", "--sign-command", &command]);
+        if public {
+            create.arg("--sign-key-public").arg(repositories::public_key());
+        }
+        ok(&mut create);
+        let mut verify = gfxpack();
+        verify.arg("verify").arg("--repo-dir").arg(&repository);
+        ok(verify.arg("--key").arg(repositories::public_key()));
+        // The key is published where it is known.
+        let key = repository.join("rpm/repodata/repomd.xml.key");
+        let repo = fs::read_to_string(repository.join("rpm/gfxpack.repo")).unwrap();
+        assert_eq!(key.exists(), public);
+        let line = if public {
+            "gpgkey=https://repo.example.org/rocm/rpm/repodata/repomd.xml.key\n"
+        } else {
+            "gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gfxpack\n"
+        };
+        assert!(repo.contains("\ngpgcheck=1\nrepo_gpgcheck=1\n") && repo.contains(line), "{repo}");
     }
 }

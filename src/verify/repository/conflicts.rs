@@ -23,6 +23,8 @@ use crate::verify::finding::Check;
 
 /// So many files of one pair of packages are told.
 const TOLD: usize = 3;
+/// Of packages that have one file so many are held against each other: their pairs are as the square.
+const MAX_OWNERS: usize = 200;
 /// So far exact relations are followed.
 const MAX_EXACT: usize = 256;
 
@@ -45,6 +47,7 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
         if owners.iter().all(|&i| records[i].name == records[owners[0]].name) {
             continue;
         }
+        let owners = &owners[..owners.len().min(MAX_OWNERS)];
         for (n, &one) in owners.iter().enumerate() {
             for &other in &owners[n + 1..] {
                 if records[one].name != records[other].name {
@@ -94,13 +97,14 @@ fn matches(relation: &Relation, record: &Record) -> bool {
 
 /// Whether one does not go together with the other, or may take over its files.
 fn excludes(one: &Record, other: &Record) -> bool {
-    excluded(one).iter().any(|relation| {
-        matches(relation, other)
-            || other
-                .relations()
-                .provides
-                .iter()
-                .any(|provided| provided.name == relation.name && relation.constraint.is_none())
+    let excluded = excluded(one);
+    if excluded.is_empty() {
+        return false;
+    }
+    let provided = other.relations().provides;
+    excluded.iter().any(|relation| {
+        let is_any = relation.constraint.is_none();
+        matches(relation, other) || is_any && provided.iter().any(|one| one.name == relation.name)
     })
 }
 
