@@ -1,4 +1,4 @@
-//! MessagePack from files that nobody vouches for.
+//! MessagePack from files that nobody vouches for, and bytes as it has them.
 
 use serde::de::DeserializeOwned;
 
@@ -15,4 +15,51 @@ pub(crate) fn decode<T: DeserializeOwned>(
     deserializer.set_max_depth(MAX_DEPTH);
     let value = T::deserialize(&mut deserializer)?;
     Ok((value, bytes.len() - deserializer.get_ref().len()))
+}
+
+/// Bytes as bytes: serde alone would write a list of numbers. For `#[serde(with)]`.
+pub(crate) mod bytes {
+    use std::fmt;
+
+    use serde::de::{Error, SeqAccess, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(
+        bytes: &(impl AsRef<[u8]> + ?Sized),
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes.as_ref())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>, T: From<Vec<u8>>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        deserializer.deserialize_byte_buf(Bytes).map(T::from)
+    }
+
+    struct Bytes;
+
+    impl<'de> Visitor<'de> for Bytes {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+            Ok(bytes.to_vec())
+        }
+
+        fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
+            Ok(bytes)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Vec<u8>, A::Error> {
+            let mut bytes = Vec::new();
+            while let Some(byte) = numbers.next_element()? {
+                bytes.push(byte);
+            }
+            Ok(bytes)
+        }
+    }
 }

@@ -15,6 +15,8 @@ packages=(
   createrepo-c dnf zypper
   # Judges of packages.
   lintian rpmlint
+  # Run plans of builds, and are killed.
+  ninja-build procps
   # Make keys, and check signatures.
   gnupg gpgv sqv
   # Make another Debian to chroot into, for ignored tests.

@@ -40,7 +40,7 @@ use std::io;
 
 /// A stretch of an output file that is made from an input file: how a converted ELF is described
 /// without holding it in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Piece {
     /// `len` bytes of the input file from `offset` on.
     Input {
@@ -50,6 +50,7 @@ pub enum Piece {
         len: u64,
     },
     /// These bytes.
+    #[serde(with = "crate::msgpack::bytes")]
     Bytes(Vec<u8>),
 }
 

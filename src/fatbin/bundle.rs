@@ -16,6 +16,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Read};
 
+use serde::{Deserialize, Serialize};
+
 use crate::fatbin::ccob::{self, CcobHeader};
 pub use crate::fatbin::error::BundleError;
 use crate::fatbin::hashing::Hashing;
@@ -36,7 +38,7 @@ pub(super) const MAX_ID_LEN: u64 = 1024;
 pub(super) const MAX_TABLES: u64 = 64 << 20;
 
 /// How a bundle is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// As it is.
     Plain,
@@ -45,7 +47,7 @@ pub enum Form {
 }
 
 /// One entry of a bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleEntry {
     /// The id, e.g. `hipv4-amdgcn-amd-amdhsa--gfx1100`.
     pub id: String,
@@ -58,7 +60,7 @@ pub struct BundleEntry {
 }
 
 /// A bundle's place, form and table of entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bundle {
     /// Where it begins in the reader.
     pub offset: u64,
@@ -108,6 +110,22 @@ impl Bundle {
             form: Form::Plain,
             entries: table.entries,
         })
+    }
+
+    /// Whether all that holds of a bundle that was read ([`Bundle::read`]) holds of this one, in a file of
+    /// `len` bytes: what a plan that was kept says is believed no more than the file itself.
+    pub fn check(&self, len: u64) -> Result<(), BundleError> {
+        let end = self.offset.checked_add(self.total_size).filter(|end| *end <= len);
+        let (offset, size) = (self.offset, self.total_size);
+        end.ok_or(BundleError::EntryRange { entry: 0, offset, size, limit: len })?;
+        let limit = match &self.form {
+            Form::Plain => self.total_size,
+            Form::Compressed(header) => {
+                header.check(self.total_size)?;
+                header.uncompressed_size
+            }
+        };
+        check(&self.entries, 0, limit).map(|_| ())
     }
 
     /// Adds what the table takes in memory to `held`, the sum of all bundles of a file.

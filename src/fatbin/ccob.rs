@@ -13,6 +13,8 @@
 
 use std::io::{BufReader, Read};
 
+use serde::{Deserialize, Serialize};
+
 use crate::fatbin::error::BundleError;
 use crate::read_at::{Cursor, ReadAt, read_vec};
 
@@ -33,7 +35,7 @@ pub(crate) const ZSTD_WINDOW_LOG: u32 = 27;
 const MAX_BLOCKS: u32 = 1 << 24;
 
 /// How the bundle is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
     /// Method 0: a zlib stream.
     Zlib,
@@ -42,7 +44,7 @@ pub enum Method {
 }
 
 /// The header of a compressed bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CcobHeader {
     /// Format version: 1, 2 or 3.
     pub version: u16,
@@ -114,6 +116,18 @@ impl CcobHeader {
             this.check_ratio(offset)?;
         }
         Ok(this)
+    }
+
+    /// Whether its sizes can be those of a compressed bundle of `total_size` bytes.
+    pub(super) fn check(&self, total_size: u64) -> Result<(), BundleError> {
+        if self.total_size != total_size
+            || self.header_size > total_size
+            || !matches!(self.header_size, 20 | 24 | 32)
+        {
+            let (found, available) = (self.total_size, total_size);
+            return Err(BundleError::TotalSize { offset: 0, found, available });
+        }
+        self.check_ratio(0)
     }
 
     fn check_ratio(&self, offset: u64) -> Result<(), BundleError> {

@@ -98,7 +98,7 @@ pub enum WriteError {
 }
 
 /// How code objects are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Compression {
     /// As they are.
     None,

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::tree::{Source, TreePath};
 
 /// A finding of lintian that is accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Override {
     /// As `dir-or-file-in-opt`.
     pub tag: String,

@@ -15,6 +15,7 @@ pub mod elfdeps;
 mod files;
 pub mod grammar;
 pub mod lint;
+pub mod planned;
 pub mod read;
 pub mod render;
 pub mod rpm;

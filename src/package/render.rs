@@ -88,6 +88,24 @@ impl Templates {
         Errors::check(templates, faults)
     }
 
+    /// Path and text of those that are not the built-in ones.
+    pub fn replaced(&self) -> BTreeMap<String, String> {
+        let own = self.texts.iter().filter(|(_, (_, file))| file.is_some());
+        own.map(|(path, (text, _))| ((*path).to_owned(), text.clone())).collect()
+    }
+
+    /// The built-in templates, with these in the place of some ([`Self::replaced`]). One of another name is
+    /// no template of gfxpack, and left out.
+    pub fn with_texts(texts: BTreeMap<String, String>) -> Self {
+        let mut templates = Self::built_in();
+        for (path, text) in texts {
+            if let Some(template) = templates.texts.get_mut(path.as_str()) {
+                *template = (text, Some(Path::new(&path).into()));
+            }
+        }
+        templates
+    }
+
     /// Path and text of each.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts.iter().map(|(path, (text, _))| (*path, text.as_str()))

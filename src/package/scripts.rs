@@ -5,11 +5,11 @@
 //! last version goes (`$1` is 0), in `%postun`, as Fedora's and openSUSE's guidelines have it. Taking one of
 //! several back leaves the others, and update-alternatives then chooses the best of them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A file that a package offers under a name that others can provide as well. Templates see the fields
 /// under their names.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alternative {
     /// The generic name, an absolute path.
     pub link: String,
@@ -24,7 +24,7 @@ pub struct Alternative {
 }
 
 /// A link that goes with an alternative's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Follower {
     /// The generic name, an absolute path.
     pub link: String,

@@ -1,6 +1,8 @@
 //! Stages strung together: what each command of the program runs.
 
 mod batch;
+pub mod engines;
+pub mod graph;
 
 use std::collections::BTreeMap;
 

@@ -17,15 +17,42 @@ use crate::fatbin::bundle::Bundle;
 use crate::read_at::{OpenFile, ReadAt, Window};
 use crate::tarball::decode::{Decoded, Format};
 
-/// What a file looked like: device, inode, modification time, length.
-type Stamp = (u64, u64, i64, i64, u64);
-
-fn stamp(meta: &std::fs::Metadata) -> Stamp {
-    (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len())
+/// What a file looked like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    /// Device and inode; not known of a file of a plan that was kept.
+    file: Option<(u64, u64)>,
+    /// Modification time in seconds and nanoseconds, where it matters.
+    time: Option<(i64, i64)>,
+    len: u64,
 }
 
-fn changed() -> io::Error {
-    io::Error::other("the file was changed while it was being read")
+impl Stamp {
+    fn of(meta: &std::fs::Metadata) -> Self {
+        Self {
+            file: Some((meta.dev(), meta.ino())),
+            time: Some((meta.mtime(), meta.mtime_nsec())),
+            len: meta.len(),
+        }
+    }
+
+    /// Refuses a file that is not what it was.
+    fn check(&self, meta: &std::fs::Metadata) -> io::Result<()> {
+        let now = Self::of(meta);
+        if self.len == now.len
+            && self.file.is_none_or(|file| Some(file) == now.file)
+            && self.time.is_none_or(|time| Some(time) == now.time)
+        {
+            return Ok(());
+        }
+        Err(io::Error::other(match (self.file, self.len == now.len) {
+            (Some(_), _) => "the file was changed while it was being read".to_owned(),
+            (None, true) => "the file has another time than when it was planned with".to_owned(),
+            (None, false) => {
+                format!("the file has {} bytes; it was planned with {}", now.len, self.len)
+            }
+        }))
+    }
 }
 
 /// A file of the input, with what it looked like when it was planned with. It is opened read-only,
@@ -75,11 +102,25 @@ pub(super) struct Kept {
 impl InputFile {
     /// Takes the path with its `lstat` data.
     pub fn new(path: PathBuf, metadata: &std::fs::Metadata) -> Self {
-        Self { path, len: metadata.len(), place: Place::Disk(stamp(metadata)) }
+        Self { path, len: metadata.len(), place: Place::Disk(Stamp::of(metadata)) }
     }
 
     pub(super) fn member(path: PathBuf, len: u64, member: Member) -> Self {
         Self { path, len, place: Place::Member(member) }
+    }
+
+    /// A file on disk of a plan that was kept: it must have this length and, where one is given, this
+    /// modification time (seconds and nanoseconds).
+    pub(super) fn planned(path: PathBuf, len: u64, time: Option<(i64, i64)>) -> Self {
+        Self { path, len, place: Place::Disk(Stamp { file: None, time, len }) }
+    }
+
+    /// The modification time that it had, of a file on disk.
+    pub(super) fn time(&self) -> Option<(i64, i64)> {
+        match &self.place {
+            Place::Disk(stamp) => stamp.time,
+            _ => None,
+        }
     }
 
     /// A stretch of a file without a name. `path` is for messages.
@@ -176,9 +217,10 @@ impl InputFile {
         let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
         let file = File::options().read(true).custom_flags(no_follow).open(&self.path)?;
         match &self.place {
-            Place::Disk(planned) if *planned == stamp(&file.metadata()?) => Ok(file),
-            _ => Err(changed()),
+            Place::Disk(stamp) => stamp.check(&file.metadata()?)?,
+            _ => return Err(io::ErrorKind::NotFound.into()),
         }
+        Ok(file)
     }
 }
 
@@ -220,8 +262,19 @@ pub struct ArchiveFile {
 impl ArchiveFile {
     /// Takes the path, which says the format by its ending.
     pub(super) fn new(path: &Path, format: Format) -> io::Result<Self> {
-        let stamp = stamp(&path.metadata()?);
+        let stamp = Stamp::of(&path.metadata()?);
         Ok(Self { path: path.to_owned(), format, stamp })
+    }
+
+    /// One of a plan that was kept, as [`InputFile::planned`]. `None` where its name is no archive's.
+    pub(super) fn planned(path: PathBuf, len: u64, time: Option<(i64, i64)>) -> Option<Self> {
+        let (_, format) = Format::of_name(path.file_name()?.to_str()?)?;
+        Some(Self { path, format, stamp: Stamp { file: None, time, len } })
+    }
+
+    /// Length in bytes, compressed, and the modification time that it had.
+    pub(super) fn looks(&self) -> (u64, Option<(i64, i64)>) {
+        (self.stamp.len, self.stamp.time)
     }
 
     /// The path in the file system.
@@ -232,9 +285,7 @@ impl ArchiveFile {
     /// Begins to decompress it; with `digest` for [`Decoded::digest`].
     pub(super) fn open(&self, digest: bool) -> io::Result<Decoded> {
         let file = File::open(&self.path)?;
-        if stamp(&file.metadata()?) != self.stamp {
-            return Err(changed());
-        }
+        self.stamp.check(&file.metadata()?)?;
         Ok(Decoded::new(file, self.format, digest))
     }
 }

@@ -17,6 +17,7 @@ pub mod dir;
 pub mod list;
 pub mod output;
 pub mod read;
+pub mod record;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

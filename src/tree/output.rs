@@ -34,7 +34,7 @@ impl OutputDir {
     pub fn create(output: &Path, force: bool, inputs: &[&Path]) -> Result<Self> {
         let output = named(output)?;
         apart(&output, inputs)?;
-        let made = Self::open_part(&output, false, force)?;
+        let made = Self::open_part(&output, "", false, force)?;
         // Under the lock: no other run of ours can fill it now.
         made.check_free()?;
         Ok(made)
@@ -52,7 +52,7 @@ impl OutputDir {
         for place in &places {
             apart(place, inputs)?;
         }
-        let made = Self::open_part(&output, true, force)?;
+        let made = Self::open_part(&output, "", true, force)?;
         let faults = places
             .iter()
             .filter(|place| !force && place.symlink_metadata().is_ok())
@@ -65,14 +65,25 @@ impl OutputDir {
         Errors::check(made, faults)
     }
 
-    fn open_part(output: &Path, beside: bool, force: bool) -> Result<Self> {
+    /// Prepares to add files to `output`, which may hold others and may be added to by other runs at
+    /// the same time; files of the same names are replaced. Of two runs with one `label`, the second
+    /// waits for the first: an engine that was killed may leave one behind.
+    pub fn create_among(output: &Path, label: &str) -> Result<Self> {
+        Self::open_part(&named(output)?, label, true, true)
+    }
+
+    fn open_part(output: &Path, label: &str, beside: bool, force: bool) -> Result<Self> {
         let parent = output.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(|e| Error::io("cannot make", parent, e))?;
         let mut part_name = OsString::from(".");
         part_name.push(output.file_name().unwrap_or_default());
+        if !label.is_empty() {
+            part_name.push(".");
+            part_name.push(label);
+        }
         part_name.push(".gfxpack-part");
         let part = parent.join(part_name);
-        let lock = lock_empty(&part)?;
+        let lock = lock_empty(&part, !label.is_empty())?;
         let output = output.to_owned();
         Ok(Self { output, part, _lock: lock, beside, force, finished: false })
     }
@@ -205,7 +216,7 @@ fn not_a_directory(output: &Path) -> Error {
 }
 
 /// Refuses an output that is an input, holds one, or lies in one: writing it would touch the input.
-fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
+pub fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
     let output_real = real(output);
     for input in inputs {
         let input_real = real(input);
@@ -236,8 +247,13 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// Makes `part` an empty directory under our lock.
-fn lock_empty(part: &Path) -> Result<File> {
+/// Makes `part` an empty directory under our lock. Where another run has it, that is an error unless
+/// `wait`.
+fn lock_empty(part: &Path, wait: bool) -> Result<File> {
+    let how = match wait {
+        true => FlockOperation::LockExclusive,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
     let failed = |e| Error::io("cannot make", part, e);
     loop {
         match fs::create_dir(part) {
@@ -248,7 +264,7 @@ fn lock_empty(part: &Path) -> Result<File> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(failed)?,
         };
-        if let Err(e) = flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+        if let Err(e) = flock(&dir, how) {
             return Err(Error::io("another run is writing the same output", part, e.into())
                 .hint("wait for it to end, or name another output")
                 .into());

@@ -31,6 +31,20 @@ pub enum PathError {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TreePath(Box<[u8]>);
 
+/// As bytes, since a path need not be UTF-8; cleaned and checked when it is read.
+impl serde::Serialize for TreePath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for TreePath {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes: Vec<u8> = crate::msgpack::bytes::deserialize(deserializer)?;
+        Self::new(bytes).map_err(serde::de::Error::custom)
+    }
+}
+
 impl TreePath {
     /// Cleans `path` (double slashes and `.` go) and checks that it stays inside the tree.
     pub fn new(path: impl AsRef<[u8]>) -> Result<Self, PathError> {

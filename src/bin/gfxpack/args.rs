@@ -77,6 +77,8 @@ pub enum Command {
     /// Write .deb and .rpm packages from recombined artifacts
     Package(Package),
     Build(Build),
+    Plan(Plan),
+    Make(Make),
     Sign(Sign),
     Repo(Repo),
     Inspect(Inspect),
@@ -736,6 +738,79 @@ pub struct Build {
     pub splitting: Splitting,
     #[command(flatten)]
     pub packaging: Packaging,
+}
+
+/// Plan a build, and write it as a graph of work for ninja or a CI service
+///
+/// Takes what `build` takes, plans all packages, and writes no package: a plan for each goes into
+/// --plan-dir, and the graph into the file for an engine. Each node is one `gfxpack make` of one package
+/// (in a matrix: of several), which reads its plan and those files of the input that it is made of, and
+/// nothing else; what is written is, byte for byte, what `build` writes. Packages with a manifest of kernel
+/// archives come after those with the archives, of which they need the sizes alone (in --sizes-dir).
+///
+/// Paths stand in plans and graphs as they are given here: relative ones start where the engine runs.
+/// The same input and arguments give the same files. docs/scaling.md has times, and an example for a CI
+/// service.
+#[derive(Debug, ClapArgs)]
+#[command(group = clap::ArgGroup::new("engine").required(true).multiple(true))]
+#[command(mut_arg("dry_run", |arg| arg.hide(true)))]
+#[command(after_help = "Examples:\n  \
+    gfxpack plan --input-shards-dir shards --config groups.json --packages packages.json \\\n    \
+        --output-dir out --version 7.1.0 --release 1 --ninja build.ninja && ninja\n  \
+    gfxpack plan … --github-matrix matrix.json --workers 8")]
+pub struct Plan {
+    /// Write a file for ninja. It holds the rule that plans again where a file of the input or of the
+    /// configuration changed, so that `ninja` alone brings packages up to date; FILE.d lists what that
+    /// depends on
+    #[arg(long, value_name = "FILE", group = "engine")]
+    pub ninja: Option<PathBuf>,
+    /// Write matrices of jobs, each for a machine of its own, as JSON: `first` and, for packages that need
+    /// sizes, `then`. Each is what GitHub's strategy.matrix takes, a list `include` of jobs with name,
+    /// command, packages, inputs (artifacts), sizes, plans, outputs and bytes
+    #[arg(long, value_name = "FILE", group = "engine")]
+    pub github_matrix: Option<PathBuf>,
+    /// Jobs of a matrix at most; packages are shared out by the bytes that they are made of
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "github_matrix", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+    /// Where the plans go; others in it are removed [default: OUTPUT_DIR.plans]
+    #[arg(long, value_name = "DIR")]
+    pub plan_dir: Option<PathBuf>,
+    /// Where nodes leave the sizes of their archives for others [default: OUTPUT_DIR.sizes]
+    #[arg(long, value_name = "DIR")]
+    pub sizes_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub build: Build,
+}
+
+/// Write the packages of plans that `gfxpack plan` made
+///
+/// Reads of the input what the packages are made of, and nothing else: the rest need not be there.
+/// Packages go into a directory that may hold others, and be written to by other runs; files of the same
+/// names are replaced once the new ones are whole, so a run that was killed can be started again.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  \
+    gfxpack make --output-dir out --sizes-dir out.sizes out.plans/rocblas-gfx110X.plan")]
+pub struct Make {
+    /// The plans
+    #[arg(required = true, value_name = "PLAN")]
+    pub plans: Vec<PathBuf>,
+    /// Where the packages go
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    /// Where files with the sizes of kernel archives go and, of packages that a plan needs, are
+    /// [default: OUTPUT_DIR.sizes]
+    #[arg(long, value_name = "DIR")]
+    pub sizes_dir: Option<PathBuf>,
+    /// Take files of the input whatever their time is, as long as they have their length: on another
+    /// machine, where they were copied to. Without, a file that is not of the time that it was planned with
+    /// is refused
+    #[arg(long)]
+    pub moved: bool,
+    #[command(flatten)]
+    pub signing: Signing,
+    /// Also sign each .deb, in FILE.deb.asc beside it
+    #[arg(long, help_heading = "Signing")]
+    pub deb_detached_signature: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -9,6 +9,8 @@ mod relation;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 pub use check::{SpecError, check_versions};
 pub(crate) use check::{check_name, check_version};
 pub use relation::{DEB_RELATIONS, Op, RPM_RELATIONS, Relation, RelationKind};
@@ -18,7 +20,7 @@ use super::scripts::Alternative;
 use crate::tree::{Tree, TreePath};
 
 /// What a package is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Host code, and files for every GPU.
     Generic,
@@ -64,7 +66,7 @@ impl Kind {
 }
 
 /// The machines that a package is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arch {
     /// x86-64: `amd64`, `x86_64`.
     X86_64,
@@ -91,7 +93,7 @@ impl Arch {
 }
 
 /// A package, ready to be written in either format.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Package {
     /// The name as people write it: `rocblas-gfx110X`.
     pub name: String,
@@ -129,7 +131,8 @@ pub struct Package {
     pub rpm: BTreeMap<String, Vec<String>>,
     /// The ISAs that it holds device code for, in order.
     pub gpu_targets: Vec<String>,
-    /// The content; paths are relative to `/`.
+    /// The content; paths are relative to `/`. A file has it in a form of its own ([`crate::tree::record`]).
+    #[serde(skip)]
     pub tree: Tree,
     /// `SOURCE_DATE_EPOCH`, or the newest modification time in the set of packages
     /// ([`Tree::newest_mtime`]).

@@ -1,7 +1,9 @@
 //! Relations of packages to each other, in the model and in the syntax of each format.
 
+use serde::{Deserialize, Serialize};
+
 /// How a version is compared in a relation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Op {
     /// Earlier than.
     Less,
@@ -50,7 +52,7 @@ impl Op {
 }
 
 /// One package (or capability) that a relation names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relation {
     /// The name as people write it.
     pub name: String,
@@ -88,7 +90,7 @@ impl Relation {
 }
 
 /// The kinds of relation, in the order in which a control file lists them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum RelationKind {
     /// Needed to work.
     Depends,

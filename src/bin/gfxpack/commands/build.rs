@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
-use gfxpack::artifact::{passed_over_in_shards, read_shards};
+use gfxpack::artifact::{Shard, passed_over_in_shards, read_shards};
 use gfxpack::error::Result;
+use gfxpack::jobs::Jobs;
+use gfxpack::package::spec::Package;
 use gfxpack::pipeline::plan_build;
 use gfxpack::split::{KPACK_FOLDER, Scope};
 
@@ -13,16 +15,32 @@ use crate::args::{Build, Global};
 use crate::output::Ui;
 
 pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
+    let jobs = packaging_jobs(global);
+    let Planned { plan, packages, report, .. } = planned(args, global, &jobs, ui)?;
+    let input = &args.input_shards_dir;
+    finish(&packages, &report, &args.packaging, &plan, input, &jobs, ui)
+}
+
+/// All that is known before anything is written.
+pub struct Planned {
+    pub plan: Plan,
+    pub shards: Vec<Shard>,
+    pub packages: Vec<Package>,
+    /// What planning found, by stage.
+    pub report: serde_json::Value,
+}
+
+/// Plans the packages, and tells what that finds.
+pub fn planned(args: &Build, global: &Global, jobs: &Jobs, ui: &Ui) -> Result<Planned> {
     let plan = Plan::load(&args.packaging, global.memory)?;
     let in_usr = plan.staging.install_prefix.as_bytes() == b"usr";
     let kpack_dir = if in_usr { "lib/.kpack" } else { KPACK_FOLDER };
     let splitting = split::options(&args.splitting, Scope::Prefix, kpack_dir)?;
-    let jobs = packaging_jobs(global);
-    let shards = read_shards(&args.input_shards_dir, &jobs, ui)?;
+    let shards = read_shards(&args.input_shards_dir, jobs, ui)?;
     let passed = passed_over_in_shards(&args.input_shards_dir)?;
     let definitions = plan.definitions.as_ref();
     let (packages, report) =
-        plan_build(&shards, &plan.groups, definitions, &splitting, &plan.staging, &jobs)?;
+        plan_build(&shards, &plan.groups, definitions, &splitting, &plan.staging, jobs)?;
     for reports in report.split.values() {
         split::left_out(reports, ui);
         split::notes(reports, ui);
@@ -45,6 +63,5 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let mut report = serde_json::json!(report);
     report["split"] = split.into();
     report["passed_over"] = passed_over_json(&passed);
-    let input = &args.input_shards_dir;
-    finish(&packages, &report, &args.packaging, &plan, input, &jobs, ui)
+    Ok(Planned { plan, shards, packages, report })
 }

@@ -4,8 +4,10 @@ mod build;
 mod discover;
 mod extract;
 mod inspect;
+mod make;
 mod meta;
 mod package;
+mod plan;
 mod recombine;
 mod repo;
 mod sign;
@@ -31,6 +33,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
         Command::Verify(args) => verify::run(args, global, ui),
         Command::Package(args) => package::run(args, global, ui),
         Command::Build(args) => build::run(args, global, ui),
+        Command::Plan(args) => plan::run(args, global, ui),
+        Command::Make(args) => make::run(args, global, ui),
         Command::Sign(args) => sign::run(args, global, ui),
         Command::Repo(args) => repo::run(args, global, ui),
         Command::Inspect(args) => inspect::run(args, ui),

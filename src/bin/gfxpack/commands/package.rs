@@ -163,16 +163,7 @@ pub fn finish(
         ui.result(&json, || dry_run_text(packages, &args.format));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut formats = args.format.clone();
-    formats.sort();
-    formats.dedup();
-    let options = SetOptions {
-        formats: formats.into_iter().map(|format| (format, compression(args, format))).collect(),
-        templates: plan.templates.clone(),
-        memory: plan.memory,
-        signer: plan.signer.clone(),
-        sign_debs: args.deb_detached_signature,
-    };
+    let options = set_options(args, plan);
     let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
@@ -188,6 +179,20 @@ pub fn finish(
         files.iter().map(lines).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// How the packages are written.
+pub fn set_options(args: &Packaging, plan: &Plan) -> SetOptions {
+    let mut formats = args.format.clone();
+    formats.sort();
+    formats.dedup();
+    SetOptions {
+        formats: formats.into_iter().map(|format| (format, compression(args, format))).collect(),
+        templates: plan.templates.clone(),
+        memory: plan.memory,
+        signer: plan.signer.clone(),
+        sign_debs: args.deb_detached_signature,
+    }
 }
 
 /// The compression of a format: what is asked for, or what all systems of `--compat` read.
