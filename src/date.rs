@@ -38,6 +38,22 @@ pub(crate) fn rfc2822(seconds: i64) -> String {
     )
 }
 
+/// Reads what [`rfc2822`] prints; also with `UTC` or `GMT` at the end, as Release files have it.
+pub(crate) fn parse_rfc2822(text: &str) -> Option<i64> {
+    let [weekday, day, month, year, time, zone]: [&str; 6] =
+        text.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+    if !matches!(zone, "+0000" | "UTC" | "GMT") {
+        return None;
+    }
+    let noon = parse_spec(&format!("{} {month} {day} {year}", weekday.trim_end_matches(',')))?;
+    let mut seconds = 0;
+    for (part, most) in time.split(':').zip([23, 59, 60]) {
+        let part: i64 = part.parse().ok().filter(|part| (0..=most).contains(part))?;
+        seconds = seconds * 60 + part;
+    }
+    (time.split(':').count() == 3).then_some(noon - DAY / 2 + seconds)
+}
+
 /// `2026-01-05T12:00:00Z`.
 pub(crate) fn iso(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
@@ -59,6 +75,9 @@ pub(crate) fn parse_spec(text: &str) -> Option<i64> {
         text.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
     let month = MONTHS.iter().position(|m| *m == month)?;
     let (day, year): (i64, i64) = (day.parse().ok()?, year.parse().ok()?);
+    if !(0..=9999).contains(&year) {
+        return None;
+    }
     // No formula for the reverse: a guess that is at most a few days early, then days one by one.
     let guess = (year - 1970) * 365 + (year - 1972) / 4 + i64::try_from(month).ok()? * 30;
     let days = (guess - 30..guess + 60).find(|&days| civil(days) == (year, month, day))?;
@@ -81,6 +100,17 @@ mod tests {
         assert_eq!(iso(1_709_210_096), "2024-02-29T12:34:56Z");
         assert_eq!(spec(951_782_400), "Tue Feb 29 2000");
         assert_eq!(year(1_767_225_599), 2025);
+    }
+
+    #[test]
+    fn a_date_of_a_release_is_read_back() {
+        for seconds in [0, 951_825_599, 1_767_614_400, 4_102_444_799] {
+            assert_eq!(parse_rfc2822(&rfc2822(seconds)), Some(seconds));
+        }
+        assert_eq!(parse_rfc2822("Sat, 10 Jun 2023 08:53:35 UTC"), Some(1_686_387_215));
+        for bad in ["", "Sat, 10 Jun 2023 08:53 UTC", "Sat, 10 Jun 999999999999 08:53:35 UTC"] {
+            assert_eq!(parse_rfc2822(bad), None, "{bad}");
+        }
     }
 
     #[test]

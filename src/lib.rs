@@ -26,6 +26,7 @@
 //! - [`elf`], [`fatbin`], [`kpack`], [`tarball`]: the formats; they take readers, not paths;
 //! - [`tree`], [`artifact`], [`database`], [`config`]: what stages work on;
 //! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
+//! - [`repo`]: repositories of packages;
 //! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
 //! - [`sign`]: OpenPGP signatures;
 //! - [`pipeline`] strings the stages together.
@@ -51,6 +52,7 @@ pub mod pipeline;
 pub mod progress;
 pub mod read_at;
 pub mod recombine;
+pub mod repo;
 pub mod sign;
 pub mod split;
 pub mod stage;

@@ -13,10 +13,11 @@ const LAYERS: &[&[&str]] = &[
     &["target", "elf", "fatbin", "kpack", "tarball"],
     &["tree", "artifact", "config", "database"],
     &["package"],
+    &["repo"],
     &["split", "recombine", "stage", "verify", "discover", "inspect"],
     &["pipeline"],
 ];
-const STAGES: usize = 4;
+const STAGES: usize = 5;
 
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -10,7 +10,7 @@ packages=(
   # Other linkers, and the tools that people put converted binaries through.
   binutils elfutils file gdb mold patchelf
   # Install packages, and make some to compare with.
-  apt dpkg dpkg-dev rpm rpm2cpio
+  apt apt-utils dpkg dpkg-dev rpm rpm2cpio
   # Install them from repositories, as Fedora and openSUSE do.
   createrepo-c dnf zypper
   # Judges of packages.
@@ -18,7 +18,7 @@ packages=(
   # Run plans of builds, and are killed.
   ninja-build procps
   # Make keys, and check signatures.
-  gnupg gpgv
+  gnupg gpgv sqv
   # Make another Debian to chroot into, for ignored tests.
   mmdebstrap
   # Other readers of packages, of capabilities, and of the archives of kernels.

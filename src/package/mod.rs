@@ -45,7 +45,7 @@ pub use share::in_flight;
 use spec::Package;
 
 /// The two package formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// Debian's.
     Deb,

@@ -509,7 +509,7 @@ pub(super) fn preamble_fault(package: &Package, templates: &Templates, what: &st
 }
 
 /// Lower-case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
         write!(hex, "{byte:02x}").expect("a string takes all");

@@ -30,21 +30,31 @@ impl External {
         ))
         .hint(
             "the command has the data on standard input, and writes one detached OpenPGP \
-                 signature of it to standard output, and nothing else",
+                 signature of it to standard output, and nothing else; of the type text where \
+                 GFXPACK_SIGN_TEXT is set (gpg ${GFXPACK_SIGN_TEXT:+--textmode} --detach-sign)",
         )
     }
 
-    /// Runs the command over data; returns what it wrote.
-    pub(super) fn run(&self, data: &mut impl Read, time: u32) -> Result<Vec<u8>, Error> {
+    /// Runs the command over data; returns what it wrote. `text`: the signature is to be of that type.
+    pub(super) fn run(
+        &self,
+        data: &mut impl Read,
+        time: u32,
+        text: bool,
+    ) -> Result<Vec<u8>, Error> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let cannot = |what: &str, e: io::Error| {
             Error::failed(format!("cannot {what} the signing command `{}`", self.command))
                 .because(e)
         };
-        let mut child = Command::new("/bin/sh")
-            .arg("-c")
-            .arg(&self.command)
-            .env("GFXPACK_SIGN_TIME", time.to_string())
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&self.command).env("GFXPACK_SIGN_TIME", time.to_string());
+        if text {
+            command.env("GFXPACK_SIGN_TEXT", "1");
+        } else {
+            command.env_remove("GFXPACK_SIGN_TEXT");
+        }
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

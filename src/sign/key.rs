@@ -5,7 +5,9 @@
 
 use std::io::Read;
 
-use ::pgp::composed::{Deserializable, DetachedSignature, SignedPublicKey, SignedSecretKey};
+use ::pgp::composed::{
+    ArmorOptions, Deserializable, DetachedSignature, SignedPublicKey, SignedSecretKey,
+};
 use ::pgp::crypto::public_key::PublicKeyAlgorithm;
 use ::pgp::packet::{self, KeyFlags, Signature, SignatureType};
 use ::pgp::ser::Serialize;
@@ -60,9 +62,8 @@ fn bad(what: impl Into<String>) -> Error {
     Error::usage(what)
 }
 
-/// Reads exactly one key.
-fn one<K: Deserializable>(bytes: &[u8], option: &str) -> Result<K, Error> {
-    let hint = format!("expected one key as `gpg --armor {option} KEYID` writes it");
+/// Reads keys, one or more.
+fn all<K: Deserializable>(bytes: &[u8], hint: &str) -> Result<Vec<K>, Error> {
     if bytes.len() > MAX_KEY {
         return Err(bad(format!("the key has more than {MAX_KEY} bytes")).hint(hint));
     }
@@ -72,11 +73,20 @@ fn one<K: Deserializable>(bytes: &[u8], option: &str) -> Result<K, Error> {
             .and_then(|(all, _)| all.collect::<Result<Vec<_>, _>>()),
         _ => K::from_bytes_many(bytes).and_then(Iterator::collect),
     };
-    let mut all = all.map_err(|e| bad("this is no usable OpenPGP key").because(e).hint(&*hint))?;
+    let all = all.map_err(|e| bad("this is no usable OpenPGP key").because(e).hint(hint))?;
+    if all.is_empty() {
+        return Err(bad("there is no OpenPGP key in it").hint(hint));
+    }
+    Ok(all)
+}
+
+/// Reads exactly one key.
+fn one<K: Deserializable>(bytes: &[u8], option: &str) -> Result<K, Error> {
+    let hint = format!("expected one key as `gpg --armor {option} KEYID` writes it");
+    let mut all = all(bytes, &hint)?;
     match (all.pop(), all.len()) {
         (Some(key), 0) => Ok(key),
-        (None, _) => Err(bad("there is no OpenPGP key in it").hint(hint)),
-        (Some(_), more) => Err(bad(format!("there are {} keys in it", more + 1)).hint(hint)),
+        (_, more) => Err(bad(format!("there are {} keys in it", more + 1)).hint(hint)),
     }
 }
 
@@ -193,6 +203,7 @@ fn part(key: &(impl KeyDetails + Serialize), expires: Option<u64>) -> Result<Par
 pub(super) struct SecretKey {
     secret: Secret,
     part: Part,
+    public: PublicKey,
 }
 
 // One of them exists at a time; the sizes do not matter.
@@ -208,8 +219,9 @@ impl SecretKey {
         passphrase: Option<Zeroizing<Vec<u8>>>,
     ) -> Result<Self, Error> {
         let key: SignedSecretKey = one(bytes, "--export-secret-keys")?;
-        let parts = parts(&key.to_public_key())?;
-        let found = parts.into_iter().find_map(|part| Some((secret_of(&key, &part)?, part)));
+        let public = PublicKey::of(key.to_public_key())?;
+        let mut parts = public.parts.iter();
+        let found = parts.find_map(|part| Some((secret_of(&key, part)?, part.clone())));
         let Some((mut secret, part)) = found else {
             return Err(bad("the secret part of the key that signs is not in it")
                 .hint("export the signing subkey too: gpg --armor --export-secret-subkeys KEYID"));
@@ -231,18 +243,27 @@ impl SecretKey {
                     .because(e)
             })?;
         }
-        Ok(Self { secret, part })
+        Ok(Self { secret, part, public })
+    }
+
+    pub(super) fn public(&self) -> &PublicKey {
+        &self.public
     }
 
     pub(super) fn part(&self) -> &Part {
         &self.part
     }
 
-    pub(super) fn sign(&self, data: &mut impl Read, time: u32) -> Result<DetachedSignature, Error> {
+    pub(super) fn sign(
+        &self,
+        typ: SignatureType,
+        data: &mut impl Read,
+        time: u32,
+    ) -> Result<DetachedSignature, Error> {
         let none = Password::empty();
         let made = match &self.secret {
-            Secret::Primary(key) => config(key, time).and_then(|c| c.sign(key, &none, data)),
-            Secret::Subkey(key) => config(key, time).and_then(|c| c.sign(key, &none, data)),
+            Secret::Primary(key) => config(typ, key, time).and_then(|c| c.sign(key, &none, data)),
+            Secret::Subkey(key) => config(typ, key, time).and_then(|c| c.sign(key, &none, data)),
         };
         made.map(DetachedSignature::new)
             .map_err(|e| Error::failed(format!("cannot sign with {}", self.part.id())).because(e))
@@ -290,17 +311,47 @@ fn secret_of(key: &SignedSecretKey, part: &Part) -> Option<Secret> {
     (!is_stub).then_some(secret)
 }
 
-/// A public key that signatures are checked against.
-pub(super) struct PublicKey {
+/// A public key: it is published, and signatures are checked against it.
+#[derive(Debug)]
+pub struct PublicKey {
     key: SignedPublicKey,
     parts: Vec<Part>,
 }
 
 impl PublicKey {
+    /// Reads exactly one key.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Error> {
-        let key: SignedPublicKey = one(bytes, "--export")?;
+        Self::of(one(bytes, "--export")?)
+    }
+
+    /// Reads keys, one or more.
+    pub(super) fn read_all(bytes: &[u8]) -> Result<Vec<Self>, Error> {
+        let hint = "expected public keys as `gpg --armor --export KEYID…` writes them";
+        all(bytes, hint)?.into_iter().map(Self::of).collect()
+    }
+
+    fn of(key: SignedPublicKey) -> Result<Self, Error> {
         let parts = parts(&key)?;
         Ok(Self { key, parts })
+    }
+
+    /// The fingerprint of the primary key, 40 hexadecimal digits.
+    pub fn fingerprint(&self) -> String {
+        let fingerprint = self.key.primary_key.fingerprint();
+        fingerprint.as_bytes().iter().map(|byte| format!("{byte:02X}")).collect()
+    }
+
+    /// The key with its user ids, subkeys and all signatures on them, as `gpg --export` gives it: what
+    /// gpgv and apt's `Signed-By:` take from a file `*.gpg`.
+    pub fn to_binary(&self) -> Result<Vec<u8>, Error> {
+        self.key.to_bytes().map_err(|e| Error::failed("cannot encode a public key").because(e))
+    }
+
+    /// The same as text, as `gpg --armor --export` gives it: what rpm imports, and apt takes from a
+    /// file `*.asc`.
+    pub fn to_armored(&self) -> Result<Vec<u8>, Error> {
+        let armored = self.key.to_armored_bytes(ArmorOptions::default());
+        armored.map_err(|e| Error::failed("cannot encode a public key").because(e))
     }
 
     /// The part that gpg would sign with.

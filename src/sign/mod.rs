@@ -1,19 +1,22 @@
-//! Detached OpenPGP signatures: of rpm headers, of packages, of a repository's indices.
+//! OpenPGP signatures: of rpm headers, of packages, of a repository's indices.
 //!
 //! A [`Signer`] has a secret key, or runs a command that has one. Signatures are version 4, of type
-//! "binary", over SHA-256, with two hashed subpackets (fingerprint of the key, time) and the key's id:
-//! what gpg, rpm since 4.6 and apt read. With an RSA key the same data and time give the same bytes
-//! (PKCS #1 v1.5 has no random part). Source: RFC 4880, RFC 9580.
+//! "binary" where they are detached and "text" in a signed text, over SHA-256, with two hashed
+//! subpackets (fingerprint of the key, time) and the key's id: what gpg, rpm since 4.6 and apt read.
+//! With an RSA key the same data and time give the same bytes (PKCS #1 v1.5 has no random part). A
+//! [`Verifier`] has public keys. Source: RFC 4880, RFC 9580.
 //!
 //! The clock is never read: the caller says the time, and a signature that would be older than its
 //! key, which rpm 4.20 calls BAD, is dated by the key. Secrets are wiped when a signer is dropped; what
 //! the OpenPGP library copies while it reads a key is out of reach.
 
+mod cleartext;
 mod command;
 mod key;
+mod verifier;
 
 use std::fmt;
-use std::io::{self, Read, Seek};
+use std::io::{self, Cursor, Read, Seek};
 
 use ::pgp::composed::{ArmorOptions, Deserializable, DetachedSignature};
 use ::pgp::crypto::hash::HashAlgorithm;
@@ -24,8 +27,11 @@ use ::pgp::types::{KeyDetails, Timestamp};
 use zeroize::Zeroizing;
 
 use crate::error::Error;
+use cleartext::Text;
 use command::External;
-use key::{PublicKey, SecretKey};
+pub use key::PublicKey;
+use key::SecretKey;
+pub use verifier::Verifier;
 
 /// More than any key, with all its certifications, or signature has.
 const MAX_KEY: usize = 4 << 20;
@@ -69,6 +75,7 @@ impl Signer {
     /// A signer that runs `command` through `/bin/sh -c` for each signature, one at a time. It has the
     /// data on standard input and the time for the signature, in seconds since 1970, in
     /// `GFXPACK_SIGN_TIME`; it writes a detached signature, armored or binary, to standard output.
+    /// Where it is to be of the type "text", `GFXPACK_SIGN_TEXT` is `1`, else it is not set.
     /// `public` is the exported public key that signatures are checked against; without one, only
     /// their form is.
     pub fn from_command(command: &str, public: Option<&[u8]>) -> Result<Self, Error> {
@@ -131,21 +138,49 @@ impl Signer {
         data: &mut (impl Read + Seek),
         date: i64,
     ) -> Result<Signature, Error> {
+        self.sign(SignatureType::Binary, data, date)
+    }
+
+    /// Signs a text and returns it with the signature, as `InRelease` is. Line ends become LF, and spaces
+    /// and tabs before them go, since no signature covers them: readers of the message get what was
+    /// signed. Refused are bytes that no text has (NUL, CR within a line) and lines of more than
+    /// 19,000 bytes, which gpg cuts off. `date` is as in [`Self::sign_detached`].
+    pub fn sign_cleartext(&self, text: &[u8], date: i64) -> Result<Vec<u8>, Error> {
+        let text = Text::new(text)?;
+        let signature = self.sign(SignatureType::Text, &mut Cursor::new(&text.canonical), date)?;
+        let hash = signature.0.signature.hash_alg().unwrap_or(HashAlgorithm::Sha256);
+        Ok(text.with(&hash.to_string(), &signature.to_armored()?))
+    }
+
+    /// The public part of the key, to be published. A command has it where it was given.
+    pub fn public_key(&self) -> Option<&PublicKey> {
+        match &self.0 {
+            By::Key(key) => Some(key.public()),
+            By::Command(_, public) => public.as_deref(),
+        }
+    }
+
+    fn sign(
+        &self,
+        typ: SignatureType,
+        data: &mut (impl Read + Seek),
+        date: i64,
+    ) -> Result<Signature, Error> {
         let date = u32::try_from(date.max(0)).unwrap_or(u32::MAX);
         match &self.0 {
             By::Key(key) => {
                 let time = date.max(key.part().created);
                 key.part().check_at(u64::from(time))?;
                 data.rewind().map_err(cannot_read)?;
-                key.sign(data, time).map(Signature)
+                key.sign(typ, data, time).map(Signature)
             }
             By::Command(command, public) => {
                 let time = public.as_ref().map_or(date, |key| date.max(key.newest().created));
                 self.check_at(u64::from(time))?;
                 data.rewind().map_err(cannot_read)?;
-                let output = command.run(data, time)?;
+                let output = command.run(data, time, typ == SignatureType::Text)?;
                 let signature = Signature::parse(&output).map_err(|what| command.fault(&what))?;
-                signature.check_form().map_err(|what| command.fault(&what))?;
+                signature.check_form(typ).map_err(|what| command.fault(&what))?;
                 if let Some(public) = public {
                     data.rewind().map_err(cannot_read)?;
                     public.verify(&signature.0, data).map_err(|what| command.fault(&what))?;
@@ -166,6 +201,12 @@ impl fmt::Debug for Signer {
     }
 }
 
+/// The text of a signed message, as its readers get it. Its signature is not checked: see
+/// [`Verifier::verify_cleartext`]. The error says what is wrong with it.
+pub fn signed_text(message: &[u8]) -> Result<Vec<u8>, String> {
+    Ok(cleartext::parse(message)?.0.plain)
+}
+
 fn cannot_read(e: io::Error) -> Error {
     Error::failed("cannot read what is to be signed").because(e)
 }
@@ -177,6 +218,15 @@ pub struct Signature(DetachedSignature);
 impl Signature {
     /// Reads one signature, armored or binary. The error says what is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut all = Self::parse_all(bytes)?;
+        match (all.pop(), all.len()) {
+            (Some(one), 0) => Ok(one),
+            (None, _) => Err("there is no signature in it".to_owned()),
+            (Some(_), more) => Err(format!("there are {} signatures in it, not one", more + 1)),
+        }
+    }
+
+    fn parse_all(bytes: &[u8]) -> Result<Vec<Self>, String> {
         if bytes.is_empty() {
             return Err("it is empty".to_owned());
         }
@@ -194,12 +244,8 @@ impl Signature {
         } else {
             DetachedSignature::from_bytes_many(bytes).and_then(Iterator::collect)
         };
-        let mut all = all.map_err(|e| e.to_string())?;
-        match (all.pop(), all.len()) {
-            (Some(one), 0) => Ok(Self(one)),
-            (None, _) => Err("there is no signature in it".to_owned()),
-            (Some(_), more) => Err(format!("there are {} signatures in it, not one", more + 1)),
-        }
+        let all = all.map_err(|e| e.to_string())?;
+        Ok(all.into_iter().map(Self).collect())
     }
 
     /// The OpenPGP packet.
@@ -240,13 +286,19 @@ impl Signature {
     }
 
     /// What this signer would make: all that verifiers need is there.
-    fn check_form(&self) -> Result<(), String> {
+    fn check_form(&self, typ: SignatureType) -> Result<(), String> {
         let signature = &self.0.signature;
         if signature.version() != SignatureVersion::V4 {
             return Err(format!("its version is {:?}, expected 4", signature.version()));
         }
-        if signature.typ() != Some(SignatureType::Binary) {
-            return Err(format!("its type is {:?}, expected binary", signature.typ()));
+        if signature.typ() != Some(typ) {
+            let name = |typ| match typ {
+                SignatureType::Binary => "binary".to_owned(),
+                SignatureType::Text => "text".to_owned(),
+                other => format!("{other:?}"),
+            };
+            let found = signature.typ().map_or_else(|| "unknown".to_owned(), name);
+            return Err(format!("its type is {found}, expected {}", name(typ)));
         }
         let strong = [HashAlgorithm::Sha256, HashAlgorithm::Sha384, HashAlgorithm::Sha512];
         match signature.hash_alg() {
@@ -286,9 +338,12 @@ pub struct SignatureInfo {
 }
 
 /// The signature's fields before it is made.
-fn config(key: &impl KeyDetails, time: u32) -> ::pgp::errors::Result<SignatureConfig> {
-    let algorithm = key.algorithm();
-    let mut config = SignatureConfig::v4(SignatureType::Binary, algorithm, HashAlgorithm::Sha256);
+fn config(
+    typ: SignatureType,
+    key: &impl KeyDetails,
+    time: u32,
+) -> ::pgp::errors::Result<SignatureConfig> {
+    let mut config = SignatureConfig::v4(typ, key.algorithm(), HashAlgorithm::Sha256);
     let fingerprint = SubpacketData::IssuerFingerprint(key.fingerprint());
     let created = SubpacketData::SignatureCreationTime(Timestamp::from_secs(time));
     config.hashed_subpackets = vec![Subpacket::regular(fingerprint)?, Subpacket::regular(created)?];

@@ -310,6 +310,41 @@ checks! {
         "users of one distribution who get something else than those of another",
         "one of the two was made from another build, or left out",
         "make both formats in one run";
+    /// An index of a repository that is not there, or not what is said of it.
+    RepoIndex = "repo-index" 8 Error
+        "clients that cannot read the repository, or say that a hash does not match",
+        "the file was changed, cut short or lost after it was published, as by a copy of half a repository",
+        "copy the repository again, the indices after the packages, or publish it again";
+    /// A package of a repository that is not there, or has other bytes.
+    RepoFile = "repo-file" 8 Error
+        "clients that find a package and cannot download it, or say that its size or hash does not match",
+        "the package was changed, replaced or lost after it was published",
+        "copy the package again, or remove it from the repository";
+    /// An index that says something else of a package than the package.
+    RepoEntry = "repo-entry" 8 Error
+        "clients that decide by what the package is not, and refuse it or break when they install it",
+        "the index was edited, or made from another package of that name",
+        "publish the repository again from its packages";
+    /// A signature that is missing or not good.
+    RepoSignature = "repo-signature" 8 Error
+        "clients that refuse the repository, or that take packages which somebody else put there",
+        "an index was changed without being signed again, or signed with another key",
+        "publish the repository again with the key that clients have";
+    /// A file in two packages that can be installed together.
+    FileConflict = "file-conflict" 8 Error
+        "an installation that ends in the middle, where the second package would overwrite a file of the first",
+        "a file moved to another package that does not say so, or two packages install the same",
+        "leave it out of one of the two, or give the new one the relations that move a file";
+    /// Something older than what clients have.
+    RepoDowngrade = "repo-downgrade" 8 Error
+        "clients that keep what they have, or that have what is no longer there",
+        "an older state was published over a newer one, or packages were lost in a merge",
+        "add what is missing, or publish with a later date";
+    /// A name that has other bytes than before.
+    RepoChanged = "repo-changed" 8 Error
+        "clients and mirrors that have the one package and are told of the other",
+        "a package was built again without a higher release",
+        "give it a higher release";
 }
 
 impl Check {

@@ -262,6 +262,16 @@ impl AptGet {
         Self { base: root.versions(), apt: Apt::new(root) }
     }
 
+    /// In a root where nothing is installed.
+    pub fn bare() -> Self {
+        Self::on(DebRoot::new())
+    }
+
+    /// The apt itself.
+    pub fn apt(&self) -> &Apt {
+        &self.apt
+    }
+
     fn get(&self, args: &[&str], names: impl IntoIterator<Item = String>) -> Ran {
         run(self.apt.command("apt-get").arg("--yes").args(args).args(names))
     }

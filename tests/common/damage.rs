@@ -1,6 +1,9 @@
 //! What the two suites of damage share: doing every damage of a table, kernels of archives, and the tables
 //! of `docs/verify.md`.
 
+// Each test crate uses some of this.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::Cursor;
 use std::path::Path;

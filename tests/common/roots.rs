@@ -196,6 +196,13 @@ impl Apt {
         ok(self.command("apt-get").arg("update"));
     }
 
+    /// Makes what a `.sources` file says the only repository of that root.
+    pub fn use_sources(&self, sources: &str) {
+        let etc = self.root.path().join("etc/apt");
+        let _ = fs::remove_file(etc.join("sources.list"));
+        fs::write(etc.join("sources.list.d/tested.sources"), sources).unwrap();
+    }
+
     pub fn command(&self, name: &str) -> Command {
         let mut command = self.root.command(name);
         command.env("APT_CONFIG", self.root.seen("etc/apt/private.conf"));

@@ -22,6 +22,8 @@ const AR_HEADER: usize = 60;
 const MAX_MEMBERS: usize = 64;
 /// All control data that is held at once.
 const MAX_CONTROL: u64 = 64 << 20;
+/// All names of files that are held at once, in bytes.
+const MAX_NAMES: u64 = 256 << 20;
 
 const RELATIONS: &[&str] = &[
     "Pre-Depends",
@@ -113,6 +115,93 @@ pub fn read(
     let missing = missing.into_iter().take(20);
     report.problems.extend(missing.map(|path| format!("md5sums lists {path}, which is not there")));
     Ok(report)
+}
+
+/// What the index of a repository says of a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// The control file as it is.
+    pub control: Vec<u8>,
+    /// What it installs but for directories, absolute, in the order of the package.
+    pub paths: Vec<String>,
+    /// When it was built, in seconds since 1970: the time of its first member.
+    pub built: i64,
+}
+
+/// Reads the control file and the names of the files by the package's members. Content is passed over,
+/// and digests are not looked at.
+pub fn outline(r: &dyn ReadAt, members: Vec<Member>) -> Result<Outline, PackageError> {
+    let mut report = PackageReport::default();
+    let first = members.first().ok_or_else(|| PackageError::Missing("member".into()))?;
+    format_version(r, first, &mut report)?;
+    let mut time = [0; 12];
+    r.read_exact_at(&mut time, AR_MAGIC.len() as u64 + 16)
+        .map_err(|e| PackageError::io("the time of debian-binary", 24, e))?;
+    let time = String::from_utf8_lossy(&time);
+    let built = time.trim_end().parse().map_err(|_| {
+        PackageError::field("the time of debian-binary", 24, format!("`{time}`"), "a number")
+    })?;
+    let (mut control, mut paths) = (None, None);
+    for mut member in members {
+        if control.is_none() && tar_compression(&member.name, "control.tar").is_some() {
+            control = control_file(r, &mut member)?;
+        } else if paths.is_none() && tar_compression(&member.name, "data.tar").is_some() {
+            paths = Some(data_paths(r, &mut member)?);
+        }
+    }
+    let control = control.ok_or_else(|| PackageError::Missing("control file".into()))?;
+    let paths = paths.ok_or_else(|| PackageError::Missing("data.tar".into()))?;
+    Ok(Outline { control, paths, built })
+}
+
+fn control_file(r: &dyn ReadAt, member: &mut Member) -> Result<Option<Vec<u8>>, PackageError> {
+    let mut control = None;
+    read_tar(r, member, "control.tar", &mut Vec::new(), |entry, content| {
+        let is_control = entry.kind() == b'0' && installed_path(&entry.name) == "/control";
+        if !is_control || control.is_some() {
+            return Ok(());
+        }
+        if entry.size > MAX_CONTROL {
+            let expected = format!("no more than {MAX_CONTROL} bytes");
+            return Err(PackageError::field(
+                "size of control",
+                entry.at + 124,
+                entry.size,
+                expected,
+            ));
+        }
+        let mut bytes = Vec::new();
+        let cannot = |e| PackageError::io("control in control.tar", entry.at, e);
+        content.read_to_end(&mut bytes).map_err(cannot)?;
+        if bytes.len() as u64 != entry.size {
+            return Err(cannot(io::ErrorKind::UnexpectedEof.into()));
+        }
+        control = Some(bytes);
+        Ok(())
+    })?;
+    Ok(control)
+}
+
+fn data_paths(r: &dyn ReadAt, member: &mut Member) -> Result<Vec<String>, PackageError> {
+    let mut paths = Vec::new();
+    let mut left = MAX_NAMES;
+    read_tar(r, member, "data.tar", &mut Vec::new(), |entry, _| {
+        let path = installed_path(&entry.name);
+        left = left.saturating_sub(path.len() as u64);
+        if paths.len() >= MAX_FILES || left == 0 {
+            return Err(too_many_names(entry, paths.len()));
+        }
+        if entry.kind() != b'5' {
+            paths.push(path);
+        }
+        Ok(())
+    })?;
+    Ok(paths)
+}
+
+fn too_many_names(entry: &tar::TarMember, n: usize) -> PackageError {
+    let expected = format!("at most {MAX_FILES} files, with at most 256 MiB of names");
+    PackageError::field("a member of data.tar", entry.at, format!("number {}", n + 1), expected)
 }
 
 fn format_version(
@@ -289,15 +378,13 @@ fn read_data(
     let PackageReport { files, problems, installed_bytes, unlisted, .. } = report;
     let mut found = Vec::new();
     // Names are held: hostile ones are long.
-    let mut left: u64 = 256 << 20;
+    let mut left = MAX_NAMES;
     read_tar(r, member, "data.tar", problems, |entry, content| {
         let path = installed_path(&entry.name);
         let names = path.len() + entry.link.as_ref().map_or(0, Vec::len);
         left = left.saturating_sub(names as u64);
         if files.len() >= MAX_FILES || left == 0 {
-            let expected = format!("at most {MAX_FILES} files, with at most 256 MiB of names");
-            let found = format!("number {}", files.len() + 1);
-            return Err(PackageError::field("a member of data.tar", entry.at, found, expected));
+            return Err(too_many_names(entry, files.len()));
         }
         if leaves(&path) {
             found.push(format!("the path {path} leaves the tree"));

@@ -38,7 +38,7 @@ impl PackageError {
         clippy::needless_pass_by_value,
         reason = "callers have numbers, texts and borrowed ones"
     )]
-    pub(super) fn field(
+    pub(crate) fn field(
         what: impl Into<String>,
         offset: u64,
         found: impl ToString,
@@ -48,7 +48,7 @@ impl PackageError {
         Self::Field { what: what.into(), offset, found, expected }
     }
 
-    pub(super) fn io(what: impl Into<String>, offset: u64, source: io::Error) -> Self {
+    pub(crate) fn io(what: impl Into<String>, offset: u64, source: io::Error) -> Self {
         Self::Io { what: what.into(), offset, source }
     }
 }

@@ -9,7 +9,7 @@ mod decode;
 mod error;
 mod report;
 pub mod rpm;
-mod rpm_header;
+pub(crate) mod rpm_header;
 mod tar;
 
 use std::io::{self, Read};

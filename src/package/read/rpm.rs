@@ -24,7 +24,7 @@ use crate::sign::Signature;
 pub const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
 const LEAD: u64 = 96;
 /// Bytes of all paths: a million of 256.
-const MAX_PATHS: usize = 256 << 20;
+pub(crate) const MAX_PATHS: usize = 256 << 20;
 
 const FIELDS: &[(&str, u32)] = &[
     ("Name", 1000),
@@ -120,7 +120,8 @@ pub fn content(r: &dyn ReadAt, visit: &mut dyn Visit) -> Result<PackageReport, P
     Ok(report)
 }
 
-fn front(r: &dyn ReadAt) -> Result<(Header, Header, PackageReport), PackageError> {
+/// The signature header and the main header.
+pub(crate) fn headers(r: &dyn ReadAt) -> Result<(Header, Header), PackageError> {
     let lead = read_vec(r, 0, LEAD).map_err(|e| PackageError::io("the lead", 0, e))?;
     if !lead.starts_with(&LEAD_MAGIC) {
         return Err(PackageError::field("the lead's magic", 0, hex(&lead[..4]), "edabeedb"));
@@ -130,6 +131,11 @@ fn front(r: &dyn ReadAt) -> Result<(Header, Header, PackageReport), PackageError
     }
     let signature = Header::read(r, "signature", LEAD)?;
     let header = Header::read(r, "main", signature.end().next_multiple_of(8))?;
+    Ok((signature, header))
+}
+
+fn front(r: &dyn ReadAt) -> Result<(Header, Header, PackageReport), PackageError> {
+    let (signature, header) = headers(r)?;
     let mut report = PackageReport::default();
     for &(name, tag) in FIELDS {
         let value = match name {
@@ -346,7 +352,11 @@ fn relations(header: &Header, report: &mut PackageReport) -> Result<(), PackageE
 }
 
 /// Arrays that describe the same things have the same length.
-fn same_length(what: &str, expected: usize, found: &[(&str, usize)]) -> Result<(), PackageError> {
+pub(crate) fn same_length(
+    what: &str,
+    expected: usize,
+    found: &[(&str, usize)],
+) -> Result<(), PackageError> {
     match found.iter().find(|(_, len)| *len != expected) {
         None => Ok(()),
         Some((name, len)) => {

@@ -30,7 +30,7 @@ struct Entry {
 }
 
 /// A header whose entries have been checked to lie in its store.
-pub(super) struct Header {
+pub(crate) struct Header {
     name: &'static str,
     entries: Vec<Entry>,
     store: Vec<u8>,
@@ -134,6 +134,12 @@ impl Header {
 
     /// The strings of a tag, with other bytes than UTF-8 replaced; none where there is no such tag.
     pub fn strings(&self, tag: u32) -> Result<Vec<String>, PackageError> {
+        let raw = self.raw_strings(tag)?.into_iter();
+        Ok(raw.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect())
+    }
+
+    /// The strings of a tag as they are, without their NUL; none where there is no such tag.
+    pub fn raw_strings(&self, tag: u32) -> Result<Vec<&[u8]>, PackageError> {
         let Some(entry) = self.find(tag) else { return Ok(Vec::new()) };
         let count = match entry.kind {
             6 => 1,
@@ -150,7 +156,7 @@ impl Header {
                 .iter()
                 .position(|&b| b == 0)
                 .ok_or_else(|| self.bad(entry, "count", entry.count, "what the store holds"))?;
-            strings.push(String::from_utf8_lossy(&rest[..end]).into_owned());
+            strings.push(&rest[..end]);
             rest = &rest[end + 1..];
         }
         Ok(strings)

@@ -22,6 +22,7 @@ use crate::package::Format;
 use crate::progress::Monitor;
 use crate::tree::TreePath;
 use pack::Pack;
+pub(super) use relations::is_system;
 
 /// How to verify packages, beside [`Options`]; of those, `source` does not count here.
 #[derive(Debug, Clone)]

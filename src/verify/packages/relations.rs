@@ -108,7 +108,7 @@ pub(super) fn check(packs: &[&Pack], external: &[Glob], findings: &mut Vec<Findi
                 own || provided.contains_key(relation.name.as_str())
             });
             let elsewhere = wanted.any.iter().any(|relation| {
-                externals.is_match(&relation.name) || is_system(relation, pack.format)
+                externals.is_match(&relation.name) || is_system(&relation.name, pack.format)
             });
             if of_set || !external.is_empty() && !elsewhere {
                 let there = wanted.any.iter().filter_map(|r| provided.get(r.name.as_str()));
@@ -154,8 +154,7 @@ fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
 }
 
 /// What every system has: rpm's own features, files, and the base libraries.
-fn is_system(relation: &Relation, format: Format) -> bool {
-    let name = relation.name.as_str();
+pub(in crate::verify) fn is_system(name: &str, format: Format) -> bool {
     match format {
         Format::Deb => {
             matches!(

@@ -10,6 +10,7 @@ mod meta;
 mod package;
 mod plan;
 mod recombine;
+mod repo;
 mod sign;
 mod split;
 mod verify;
@@ -36,6 +37,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
         Command::Plan(args) => plan::run(args, global, ui),
         Command::Make(args) => make::run(args, global, ui),
         Command::Sign(args) => sign::run(args, global, ui),
+        Command::Repo(args) => repo::run(args, global, ui),
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Extract(args) => extract::run(args, ui),
         Command::Schema(args) => meta::schema(args),

@@ -8,8 +8,10 @@ use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shar
 use gfxpack::config::PackagingConfig;
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
+use gfxpack::sign::Verifier;
 use gfxpack::verify::{
-    Allow, Finding, Options, PackageOptions, Report, Severity, directory, junit, packages,
+    Allow, Finding, Options, PackageOptions, Report, RepositoryOptions, Severity, directory, junit,
+    packages, repository,
 };
 use globset::Glob;
 
@@ -30,7 +32,17 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
         external: args.external.iter().map(|text| external(text)).collect::<Result<_>>()?,
         allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
     };
+    let keys = args.key.as_deref().map(keys).transpose()?;
+    if keys.is_none() && args.repo_dir.is_some() {
+        ui.note("no --key: signatures are not checked");
+    }
+    let of_repository =
+        RepositoryOptions { previous: args.previous.as_deref(), keys: keys.as_ref() };
     let report = match (&args.packages_dir, &args.artifacts_dir) {
+        _ if args.repo_dir.is_some() => {
+            let dir = args.repo_dir.as_deref().unwrap_or(Path::new("."));
+            repository(dir, of_repository, &options, &jobs, ui)?
+        }
         (Some(dir), _) => packages(dir, &packaging(args)?, &options, &jobs, ui)?,
         (None, Some(dir)) => directory(dir, &options, &jobs, ui)?,
         (None, None) => return Err(Error::usage("there is nothing to verify").into()),
@@ -48,7 +60,7 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
         eprint!("{findings}");
     }
     ui.result(&serde_json::json!({ "status": status, "report": report }), || {
-        text(&report, failed, args.packages_dir.is_some())
+        text(&report, failed, args.artifacts_dir.is_none())
     });
     Ok(ExitCode::from(u8::from(failed)))
 }
@@ -66,6 +78,12 @@ fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
         return Ok(vec![read_shard(dir, jobs, ui)?]);
     }
     read_shards(dir, jobs, ui)
+}
+
+/// The keys that signatures are checked against.
+fn keys(path: &Path) -> Result<Verifier> {
+    let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
+    Ok(Verifier::from_keys(&bytes).map_err(|e| e.at(path))?)
 }
 
 fn packaging(args: &Verify) -> Result<PackageOptions> {

@@ -1,0 +1,172 @@
+//! Which packages a repository is to have: adding, removing, pruning. Nothing is written here.
+//!
+//! A name, version and architecture mean the same bytes for ever: clients cache packages by name, and mirrors
+//! and people compare them. So other bytes under a name that is taken are refused.
+
+use std::collections::{BTreeMap, HashMap};
+
+use globset::Glob;
+
+use super::intake::Waiting;
+use super::record::Record;
+use super::root;
+use super::store::{State, Stored};
+use crate::error::{Error, Errors, Result};
+use crate::package::Format;
+
+/// The packages of a repository to be, and how it comes to them.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    /// All packages, sorted.
+    pub packages: Vec<Stored>,
+    /// Which of them are new.
+    pub added: Vec<Waiting>,
+    /// Which are left out.
+    pub removed: Vec<Record>,
+    /// How many of those to add were there.
+    pub same: usize,
+}
+
+fn sorted(mut packages: Vec<Stored>) -> Vec<Stored> {
+    packages.sort_by(|a, b| a.record.order(&b.record));
+    packages
+}
+
+type Key = (Format, String, String, String);
+
+fn key(record: &Record) -> Key {
+    (record.format(), record.name.clone(), record.version.clone(), record.arch.clone())
+}
+
+/// Adds packages. All conflicts are told.
+pub(super) fn add(state: &State, waiting: Vec<Waiting>) -> Result<Change> {
+    let mut change = Change::default();
+    let mut taken: HashMap<Key, ([u8; 32], String)> = HashMap::new();
+    for stored in &state.packages {
+        let record = &stored.record;
+        taken.insert(key(record), (record.sha256, "the repository".to_owned()));
+    }
+    let old: HashMap<&str, [u8; 32]> =
+        state.old.iter().filter_map(|old| Some((old.path.as_str(), old.sha256?))).collect();
+    let mut faults = Vec::new();
+    for one in waiting {
+        let record = &one.stored.record;
+        if let Some((sha256, by)) = taken.get(&key(record)) {
+            if *sha256 == record.sha256 {
+                change.same += 1;
+            } else {
+                faults.push(
+                    Error::failed(format!(
+                        "{} has other bytes than the one of that name in {by}",
+                        record.called()
+                    ))
+                    .at(&one.source)
+                    .hint(
+                        "clients that have the one would refuse the other: build it with a higher \
+                         release",
+                    ),
+                );
+            }
+            continue;
+        }
+        let path = format!("{}/{}", root(record.format()), record.path);
+        if old.get(path.as_str()).is_some_and(|sha256| *sha256 != record.sha256) {
+            faults.push(
+                Error::failed(format!(
+                    "{} has other bytes than the one that was removed",
+                    record.called()
+                ))
+                .at(&one.source)
+                .hint("clients with an older index still ask for that: build it with a higher release"),
+            );
+            continue;
+        }
+        taken.insert(key(record), (record.sha256, one.source.display().to_string()));
+        change.added.push(one);
+    }
+    let new = change.added.iter().map(|one| one.stored.clone());
+    change.packages = sorted(state.packages.iter().cloned().chain(new).collect());
+    Errors::check(change, faults)
+}
+
+/// Which packages to remove: `NAME` or `NAME=VERSION`, where `*` in the name stands for anything.
+#[derive(Debug, Clone)]
+pub struct Selector {
+    text: String,
+    name: globset::GlobMatcher,
+    version: Option<String>,
+}
+
+impl Selector {
+    /// Reads one.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let (name, version) = match text.split_once('=') {
+            Some((name, version)) => (name, Some(version.to_owned())),
+            None => (text, None),
+        };
+        let name = Glob::new(name).map_err(|e| {
+            Error::usage(format!("`{text}` names no packages"))
+                .because(e)
+                .hint("write NAME or NAME=VERSION, with * in the name for anything")
+        })?;
+        Ok(Self { text: text.to_owned(), name: name.compile_matcher(), version })
+    }
+
+    fn is_of(&self, record: &Record) -> bool {
+        let version = self.version.as_ref();
+        self.name.is_match(&record.name) && version.is_none_or(|version| *version == record.version)
+    }
+}
+
+/// Removes packages, of one format or of both. Each selector has to mean something.
+pub(super) fn remove(
+    state: &State,
+    selectors: &[Selector],
+    format: Option<Format>,
+) -> Result<Change> {
+    let mut used = vec![false; selectors.len()];
+    let mut change = Change::default();
+    for stored in &state.packages {
+        let record = &stored.record;
+        let mut goes = false;
+        if format.is_none_or(|format| format == record.format()) {
+            for (selector, used) in selectors.iter().zip(&mut used) {
+                if selector.is_of(record) {
+                    (goes, *used) = (true, true);
+                }
+            }
+        }
+        if goes {
+            change.removed.push(record.clone());
+        } else {
+            change.packages.push(stored.clone());
+        }
+    }
+    let unused = selectors.iter().zip(used).filter(|(_, used)| !used);
+    let faults = unused.map(|(selector, _)| {
+        Error::usage(format!("no package is called `{}`", selector.text))
+            .hint("gfxpack repo list shows what there is; a .deb has its name in lower case")
+    });
+    Errors::check((), faults.collect())?;
+    Ok(change)
+}
+
+/// Keeps the `keep` newest versions of each name and architecture.
+pub(super) fn prune(state: &State, keep: usize) -> Change {
+    let mut count: BTreeMap<(Format, &str, &str), usize> = BTreeMap::new();
+    let mut change = Change::default();
+    // Versions of a name come in their order, so the newest are last.
+    for stored in state.packages.iter().rev() {
+        let record = &stored.record;
+        let seen = count.entry((record.format(), &record.name, &record.arch)).or_default();
+        *seen += 1;
+        if *seen > keep {
+            change.removed.push(record.clone());
+        } else {
+            change.packages.push(stored.clone());
+        }
+    }
+    change.packages.reverse();
+    change.removed.reverse();
+    change
+}

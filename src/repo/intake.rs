@@ -1,0 +1,247 @@
+//! Bringing package files in: each is copied, digested and read, and waits in `.gfxpack/incoming` until the
+//! publication is about to be decided. The input is only read.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::record::Record;
+use super::store::{Repository, Stored, mtime};
+use super::{apt, components, publish, rpm};
+use crate::error::{Error, Errors, Result};
+use crate::jobs::Jobs;
+use crate::package::{Format, sign};
+use crate::progress::Monitor;
+use crate::read_at::OpenFile;
+use crate::sign::Signer;
+
+/// How packages are brought in.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// Make hard links where that is possible, rather than copies.
+    pub link: bool,
+    /// Signs `.rpm` packages on their way.
+    pub rpm_signer: Option<&'a Signer>,
+    /// The SHA-256 that files have to have, where it is known.
+    pub known: Option<&'a HashMap<PathBuf, [u8; 32]>>,
+}
+
+/// A package that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// What is known of it; its place is where it will be.
+    pub stored: Stored,
+    /// Where it is.
+    pub file: PathBuf,
+    /// Where it came from.
+    pub source: PathBuf,
+}
+
+/// A package file of the input.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Input {
+    path: PathBuf,
+    format: Format,
+    size: u64,
+}
+
+/// Finds the packages: files by name, and those below directories, sorted. Names that end in neither `.deb` nor
+/// `.rpm` are passed over in a directory, and refused where they are given.
+fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
+    let mut found = Vec::new();
+    let mut dirs = Vec::new();
+    let mut faults = Vec::new();
+    for path in paths {
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => dirs.push(path.clone()),
+            Ok(metadata) => match format(path) {
+                Some(format) => {
+                    found.push(Input { path: path.clone(), format, size: metadata.len() });
+                }
+                None => faults.push(
+                    Error::usage("is neither an .rpm nor a .deb package, by its name").at(path),
+                ),
+            },
+            Err(e) => faults.push(Error::io("cannot read", path, e)),
+        }
+    }
+    while let Some(dir) = dirs.pop() {
+        let cannot = |e| Error::io("cannot read the directory", &dir, e);
+        for entry in fs::read_dir(&dir).map_err(cannot)? {
+            let entry = entry.map_err(cannot)?;
+            let path = entry.path();
+            let kind = entry.file_type().map_err(cannot)?;
+            if kind.is_dir() {
+                // A repository's own files are not its packages.
+                if entry.file_name() != ".gfxpack" {
+                    dirs.push(path);
+                }
+            } else if let Some(format) = format(&path) {
+                let metadata =
+                    fs::metadata(&path).map_err(|e| Error::io("cannot read", &path, e))?;
+                if metadata.is_file() {
+                    found.push(Input { path, format, size: metadata.len() });
+                }
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    Errors::check(found, faults)
+}
+
+fn format(path: &Path) -> Option<Format> {
+    let ending = path.extension()?.to_str()?;
+    [Format::Deb, Format::Rpm].into_iter().find(|format| format.as_str() == ending)
+}
+
+/// Brings the packages in. All faults are told.
+pub(super) fn bring(
+    repository: &Repository,
+    paths: &[PathBuf],
+    options: Options<'_>,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Vec<Waiting>> {
+    let inputs = find(paths)?;
+    let incoming = repository.places.incoming();
+    fs::create_dir_all(&incoming).map_err(|e| Error::output("cannot make", &incoming, e))?;
+    let components = components::Rules::new(&repository.state.settings)?;
+    monitor.begin("reading packages", inputs.iter().map(|input| input.size).sum());
+    let number = AtomicUsize::new(0);
+    let done = jobs.drive(&inputs, |input| {
+        monitor.at(&input.path.to_string_lossy());
+        let file = incoming.join(number.fetch_add(1, Ordering::Relaxed).to_string());
+        let waiting = one(input, file, options, &components);
+        monitor.advance(input.size);
+        waiting
+    });
+    monitor.end();
+    let (mut waiting, mut faults) = (Vec::new(), Vec::new());
+    for one in done {
+        match one {
+            Ok(one) => waiting.push(one),
+            Err(e) => faults.extend(e.into_vec()),
+        }
+    }
+    Errors::check(waiting, faults)
+}
+
+fn one(
+    input: &Input,
+    file: PathBuf,
+    options: Options<'_>,
+    components: &components::Rules,
+) -> Result<Waiting> {
+    let Input { path, format, .. } = input;
+    let signer = options.rpm_signer.filter(|_| *format == Format::Rpm);
+    let mut sha256 = copy(path, &file, options.link && signer.is_none())?;
+    if let Some(known) = options.known.and_then(|known| known.get(path))
+        && *known != sha256
+    {
+        return Err(Error::failed(
+            "a package of that repository is not what it was when it was added",
+        )
+        .at(path)
+        .hint("restore the file, or remove the package there: gfxpack repo remove")
+        .into());
+    }
+    if let Some(signer) = signer {
+        sign::file(&file, signer, None)?;
+        sha256 = digest(&file)?;
+    }
+    let (open, size, mtime) = open(&file)?;
+    let reader = OpenFile::new(open, size);
+    let facts = match format {
+        Format::Deb => apt::read(&reader),
+        Format::Rpm => rpm::read(&reader),
+    };
+    let facts = facts.map_err(|e| {
+        Error::failed(format!("is no usable .{} package", format.as_str()))
+            .at(path)
+            .because(e)
+            .hint("build it again, or leave it out")
+    })?;
+    let place = match format {
+        Format::Deb => {
+            let component = components.of(&facts.name);
+            apt::pool_path(component, &facts.name, &facts.version, &facts.arch)
+        }
+        Format::Rpm => rpm::pool_path(&facts.name, &facts.version, &facts.arch),
+    };
+    let record = Record {
+        name: facts.name,
+        version: facts.version,
+        arch: facts.arch,
+        path: place,
+        size,
+        sha256,
+        built: facts.built,
+        part: facts.part,
+    };
+    Ok(Waiting { stored: Stored { record, mtime }, file, source: path.clone() })
+}
+
+fn open(file: &Path) -> Result<(File, u64, i64), Error> {
+    let cannot = |e| Error::io("cannot read", file, e);
+    let open = File::open(file).map_err(cannot)?;
+    let metadata = open.metadata().map_err(cannot)?;
+    Ok((open, metadata.len(), mtime(&metadata)))
+}
+
+/// Copies or links a file; returns its SHA-256.
+fn copy(from: &Path, to: &Path, link: bool) -> Result<[u8; 32], Error> {
+    if link && fs::hard_link(from, to).is_ok() {
+        return digest(to);
+    }
+    let mut input = File::open(from).map_err(|e| Error::io("cannot open", from, e))?;
+    let cannot = |e| Error::output("cannot write", to, e);
+    let mut out = File::create(to).map_err(cannot)?;
+    // A server of another user reads it.
+    out.set_permissions(Permissions::from_mode(0o644)).map_err(cannot)?;
+    let mut failed = None;
+    let sha256 = sum(&mut input, |bytes| {
+        failed = out.write_all(bytes).err();
+        failed.is_none()
+    });
+    match failed {
+        Some(e) => Err(cannot(e)),
+        None => sha256.map_err(|e| Error::io("cannot read", from, e)),
+    }
+}
+
+/// The SHA-256 of a file.
+pub(super) fn digest(path: &Path) -> Result<[u8; 32], Error> {
+    let mut file = File::open(path).map_err(|e| Error::io("cannot open", path, e))?;
+    sum(&mut file, |_| true).map_err(|e| Error::io("cannot read", path, e))
+}
+
+fn sum(input: &mut File, mut each: impl FnMut(&[u8]) -> bool) -> io::Result<[u8; 32]> {
+    let mut sha256 = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(sha256.finalize().into()),
+            Ok(n) => {
+                sha256.update(&buffer[..n]);
+                if !each(&buffer[..n]) {
+                    return Ok([0; 32]);
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// What goes into the pool when it is published.
+pub(super) fn arrival(waiting: Waiting) -> publish::Arrival {
+    let record = &waiting.stored.record;
+    let to = format!("{}/{}", super::root(record.format()), record.path);
+    publish::Arrival { from: waiting.file, to }
+}

@@ -1,0 +1,435 @@
+//! Publishing: clients see the old state or the new one, and what was interrupted is finished or never was.
+//!
+//! 1. Packages go to their places in the pool. Nothing refers to them yet.
+//! 2. Indices that are called after their content go to theirs. Nothing refers to them yet.
+//! 3. Files with fixed names are written into `.gfxpack/next.part`, beside the new state and a plan that says
+//!    which goes where, in which order. All that is new is flushed to the disk.
+//! 4. `next.part` is renamed to `next`. **This decides.** A run that dies before changed nothing that anybody looks
+//!    at; what one that dies after has left to do is done by the next run, from `next` alone.
+//! 5. Each file of the plan is renamed over the one that was there, what refers to all else last: `InRelease`,
+//!    `repomd.xml`.
+//! 6. The new state is renamed over the old one, and what no client asks for any more is removed.
+//!
+//! Who has read the old `InRelease` still finds all that it names, since the old indices and packages stay: for
+//! [`Settings::keep_publications`](super::store::Settings) publications and
+//! [`keep_days`](super::store::Settings), whichever is longer. Days are counted between the dates of
+//! publications, not by the clock.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::store::{Old, Places, Repository, State, Stored};
+use super::{Content, Indices, root};
+use crate::error::{Error, Result};
+use crate::msgpack;
+
+/// The new state, in the directory of a publication.
+pub(super) const STATE: &str = "state";
+const PLAN: &str = "plan";
+
+const DAY: i64 = 86_400;
+/// Up to so many new files are flushed one by one, which leaves alone what others write to that disk.
+const FLUSHED: usize = 256;
+
+/// What is to be done once a publication is decided.
+#[derive(Debug, Serialize, Deserialize)]
+struct Plan {
+    /// In order; files by number are in the publication's directory.
+    places: Vec<(String, Option<u32>)>,
+    /// What nobody asks for any more.
+    remove: Vec<String>,
+}
+
+/// A file that is to go into the pool.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Where it is now, on the same file system.
+    pub from: PathBuf,
+    /// Where it goes, below the repository's directory.
+    pub to: String,
+}
+
+/// What a publication changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Published {
+    /// Its number.
+    pub publication: u64,
+    /// Its date in seconds since 1970.
+    pub date: i64,
+    /// Files of older publications that went away.
+    pub removed_files: usize,
+}
+
+/// Publishes `packages` with these indices, as of `date`.
+pub fn publish(
+    repository: &mut Repository,
+    packages: Vec<Stored>,
+    indices: Vec<Indices>,
+    arrivals: Vec<Arrival>,
+    date: i64,
+    signed: bool,
+) -> Result<Published> {
+    let places = repository.places.clone();
+    let (state, remove) = next_state(&repository.state, packages, &indices, date, signed);
+    let mut new = Vec::new();
+    for arrival in arrivals {
+        let to = places.dir.join(&arrival.to);
+        put(&arrival.from, &to)?;
+        new.push(to);
+    }
+    let mut plan = Plan { places: Vec::new(), remove };
+    prepare(&places, indices, &state, &mut plan, &mut new)?;
+    decide(&places, &new)?;
+    finish(&places)?;
+    let removed_files = plan.remove.len();
+    let published = Published { publication: state.publication, date, removed_files };
+    repository.state = state;
+    Ok(published)
+}
+
+/// The state after a publication, and the files that go away with it.
+fn next_state(
+    before: &State,
+    packages: Vec<Stored>,
+    indices: &[Indices],
+    date: i64,
+    signed: bool,
+) -> (State, Vec<String>) {
+    let publication = before.publication + 1;
+    let pool = |stored: &Stored| {
+        let record = &stored.record;
+        format!("{}/{}", root(record.format()), record.path)
+    };
+    let named: Vec<String> = indices
+        .iter()
+        .flat_map(|indices| &indices.named)
+        .flat_map(|named| named.paths.iter().cloned())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let needed: HashSet<String> = packages.iter().map(pool).chain(named.iter().cloned()).collect();
+    let gone = |path: &String| !needed.contains(path);
+    let old = |path, sha256| Old { path, sha256, since: publication, date };
+    let mut olds: Vec<Old> = before.old.iter().filter(|old| gone(&old.path)).cloned().collect();
+    let indices = before.named.iter().filter(|path| gone(path));
+    olds.extend(indices.map(|path| old(path.clone(), None)));
+    let left = before.packages.iter().map(|stored| (pool(stored), stored.record.sha256));
+    olds.extend(left.filter(|(path, _)| gone(path)).map(|(path, sha)| old(path, Some(sha))));
+    let settings = &before.settings;
+    let is_kept = |old: &Old| {
+        publication - old.since < settings.keep_publications
+            || date - old.date < i64::from(settings.keep_days) * DAY
+    };
+    let (mut kept, over): (Vec<Old>, Vec<Old>) = olds.into_iter().partition(is_kept);
+    kept.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut remove: Vec<String> = over.into_iter().map(|old| old.path).collect();
+    remove.sort();
+    let settings = settings.clone();
+    (State { settings, publication, date, signed, packages, named, old: kept }, remove)
+}
+
+/// Writes all that the publication consists of; nothing that anybody looks at changes.
+fn prepare(
+    places: &Places,
+    indices: Vec<Indices>,
+    state: &State,
+    plan: &mut Plan,
+    new: &mut Vec<PathBuf>,
+) -> Result<()> {
+    let part = places.part();
+    fs::create_dir_all(&part).map_err(|e| Error::output("cannot make", &part, e))?;
+    let mut number = 0;
+    for indices in indices {
+        for named in indices.named {
+            let Some((first, others)) = named.paths.split_first() else { continue };
+            let first = places.dir.join(first);
+            // One that is there has this content: its name says so, unless the disk lost it.
+            if fs::read(&first).ok().as_ref() != Some(&named.bytes) {
+                let temporary = part.join("index");
+                write(&temporary, &named.bytes)?;
+                put(&temporary, &first)?;
+                new.push(first.clone());
+            }
+            for other in others {
+                let temporary = part.join("index");
+                link(&first, &temporary)?;
+                let other = places.dir.join(other);
+                put(&temporary, &other)?;
+                new.push(other);
+            }
+        }
+        for fixed in indices.fixed {
+            let staged = part.join(number.to_string());
+            let from = match fixed.content {
+                Content::Bytes(bytes) => write(&staged, &bytes).map(|()| Some(number))?,
+                Content::Of(path) => {
+                    link(&places.dir.join(path), &staged).map(|()| Some(number))?
+                }
+                Content::Gone => None,
+            };
+            if from.is_some() {
+                new.push(staged);
+            }
+            plan.places.push((fixed.path, from));
+            number += 1;
+        }
+    }
+    new.extend([part.join(STATE), part.join(PLAN)]);
+    state.write(&part.join(STATE))?;
+    let bytes = rmp_serde::to_vec(&plan)
+        .map_err(|e| Error::failed("cannot encode the plan of the publication").because(e))?;
+    write(&part.join(PLAN), &bytes)
+}
+
+/// Flushes what is new, and decides that the publication takes place.
+fn decide(places: &Places, new: &[PathBuf]) -> Result<()> {
+    let (part, next, own) = (places.part(), places.next(), places.own());
+    let cannot = |e: io::Error| Error::output("cannot publish", &next, e);
+    let own = File::open(&own).map_err(cannot)?;
+    if new.len() > FLUSHED {
+        // Thousands of packages one by one would take minutes.
+        rustix::fs::syncfs(&own).map_err(|e| cannot(e.into()))?;
+    } else {
+        let dirs: BTreeSet<&Path> = new.iter().filter_map(|path| path.parent()).collect();
+        for path in new.iter().map(PathBuf::as_path).chain(dirs) {
+            File::open(path).and_then(|file| file.sync_all()).map_err(cannot)?;
+        }
+    }
+    fs::rename(&part, &next).map_err(cannot)?;
+    own.sync_all().map_err(cannot)?;
+    Ok(())
+}
+
+/// Does what a publication that is decided has left to do. Nothing where there is none.
+pub(super) fn finish(places: &Places) -> Result<()> {
+    let next = places.next();
+    let bytes = match fs::read(next.join(PLAN)) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            // Its plan goes first of what is removed at the end.
+            return remove_dir(&next);
+        }
+        Err(e) => return Err(Error::io("cannot read", next.join(PLAN), e).into()),
+    };
+    let (plan, _): (Plan, _) = msgpack::decode(&bytes).map_err(|e| {
+        Error::failed("the plan of a publication is damaged")
+            .at(next.join(PLAN))
+            .because(e)
+            .hint("the repository is as it was, or partly new: publish it anew from its packages")
+    })?;
+    for (path, from) in &plan.places {
+        let to = places.dir.join(path);
+        match from {
+            // What is not there any more has gone to its place before.
+            Some(number) => match put(&next.join(number.to_string()), &to) {
+                Err(_) if !next.join(number.to_string()).exists() && to.exists() => {}
+                other => other?,
+            },
+            None => remove_file(&to)?,
+        }
+    }
+    if next.join(STATE).exists() {
+        put(&next.join(STATE), &places.state())?;
+    }
+    for path in &plan.remove {
+        let path = places.dir.join(path);
+        remove_file(&path)?;
+        // Directories that are empty by now, up to the repository's own.
+        let mut dir = path.parent();
+        while let Some(parent) = dir.filter(|dir| *dir != places.dir) {
+            if fs::remove_dir(parent).is_err() {
+                break;
+            }
+            dir = parent.parent();
+        }
+    }
+    remove_file(&next.join(PLAN))?;
+    remove_dir(&next)
+}
+
+/// Removes what a run that did not get to its decision has left.
+pub(super) fn clear(places: &Places) -> Result<()> {
+    remove_dir(&places.part())?;
+    remove_dir(&places.incoming())
+}
+
+/// Moves a file to its place in one step, whatever is there.
+fn put(from: &Path, to: &Path) -> Result<()> {
+    let dir = to.parent().unwrap_or(Path::new("."));
+    match fs::rename(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !dir.exists() => {
+            fs::create_dir_all(dir).map_err(|e| Error::output("cannot make", dir, e))?;
+            fs::rename(from, to)
+        }
+        other => other,
+    }
+    .map_err(|e| Error::output("cannot move a file to its place", to, e).into())
+}
+
+/// Writes a new file. One that is there may be a second name of a published one, and is not touched.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    remove_file(path)?;
+    fs::write(path, bytes).map_err(|e| Error::output("cannot write", path, e).into())
+}
+
+/// A second name, or a copy where the file system has no second names.
+pub(super) fn link(from: &Path, to: &Path) -> Result<()> {
+    remove_file(to)?;
+    if fs::hard_link(from, to).is_ok() {
+        return Ok(());
+    }
+    fs::copy(from, to).map(|_| ()).map_err(|e| Error::output("cannot copy to", to, e).into())
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(Error::output("cannot remove", path, e).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_dir(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(Error::output("cannot remove", path, e).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::Settings;
+    use super::super::{Fixed, Named};
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings { keep_publications: 1, keep_days: 0, ..Settings::default() }
+    }
+
+    /// Two files with fixed names, one of which goes and comes, and an index that is called after them.
+    fn indices(text: &str) -> Indices {
+        let index = format!("deb/by-hash/{text}");
+        let fixed = |path: &str, content| Fixed { path: path.into(), content };
+        let release = if text == "two" { Content::Gone } else { Content::Bytes(text.into()) };
+        Indices {
+            named: vec![Named { paths: vec![index.clone()], bytes: text.into() }],
+            fixed: vec![
+                fixed("deb/dists/Packages", Content::Of(index)),
+                fixed("deb/dists/Release", release),
+                fixed("deb/dists/InRelease", Content::Bytes(text.into())),
+            ],
+        }
+    }
+
+    fn seen(dir: &Path) -> [Option<String>; 3] {
+        ["Packages", "Release", "InRelease"]
+            .map(|name| fs::read_to_string(dir.join("deb/dists").join(name)).ok())
+    }
+
+    fn is(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    /// A repository with one publication.
+    fn published(dir: &Path) -> Repository {
+        let mut repository = Repository::create(dir, settings()).unwrap();
+        publish(&mut repository, Vec::new(), vec![indices("one")], Vec::new(), 1, false).unwrap();
+        repository
+    }
+
+    fn prepared(repository: &Repository) -> Plan {
+        let indices = vec![indices("two")];
+        let (state, remove) = next_state(&repository.state, Vec::new(), &indices, 2, false);
+        let mut plan = Plan { places: Vec::new(), remove };
+        prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
+        plan
+    }
+
+    #[test]
+    fn a_publication_that_is_not_decided_never_was() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("r");
+        let repository = published(&dir);
+        prepared(&repository);
+        drop(repository);
+        assert_eq!(seen(&dir), [is("one"), is("one"), is("one")]);
+        let again = Repository::open(&dir).unwrap();
+        assert_eq!(seen(&dir), [is("one"), is("one"), is("one")]);
+        assert_eq!(again.state.publication, 1);
+        assert!(!again.places.part().exists());
+    }
+
+    #[test]
+    fn one_that_is_decided_is_finished_from_wherever_it_stopped() {
+        // What was done before the run died: files at their places, the state, what is old removed.
+        for steps in 0..=6 {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = temp.path().join("r");
+            let repository = published(&dir);
+            let plan = prepared(&repository);
+            let places = repository.places.clone();
+            decide(&places, &[]).unwrap();
+            let next = places.next();
+            for (path, from) in plan.places.iter().take(steps) {
+                match from {
+                    Some(n) => fs::rename(next.join(n.to_string()), dir.join(path)).unwrap(),
+                    None => fs::remove_file(dir.join(path)).unwrap(),
+                }
+            }
+            if steps > 3 {
+                fs::rename(next.join(STATE), places.state()).unwrap();
+            }
+            if steps > 4 {
+                fs::remove_file(dir.join("deb/by-hash/one")).ok();
+            }
+            if steps > 5 {
+                fs::remove_file(next.join(PLAN)).unwrap();
+            }
+            drop(repository);
+            assert_eq!(Repository::look(&dir).unwrap().publication, 2);
+            let again = Repository::open(&dir).unwrap();
+            assert_eq!(again.state.publication, 2, "after {steps} steps");
+            assert_eq!(seen(&dir), [is("two"), None, is("two")], "after {steps} steps");
+            assert!(!next.exists());
+            assert_eq!(Repository::open(&dir).map(|_| ()).unwrap_err().iter().count(), 1);
+        }
+    }
+
+    #[test]
+    fn old_indices_stay_for_as_long_as_was_said() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("r");
+        let mut repository = published(&dir);
+        let there = |name: &str| dir.join("deb/by-hash").join(name).exists();
+        repository.state.settings.keep_publications = 2;
+        for (text, date) in [("two", DAY), ("three", 2 * DAY)] {
+            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, false)
+                .unwrap();
+            assert!(there("one") && there(text));
+        }
+        publish(&mut repository, Vec::new(), vec![indices("four")], Vec::new(), 3 * DAY, false)
+            .unwrap();
+        assert_eq!(["one", "two", "three", "four"].map(there), [false, true, true, true]);
+        // Three days, though only two publications.
+        repository.state.settings.keep_days = 3;
+        for (n, text) in ["five", "six", "seven"].iter().enumerate() {
+            let date = 4 * DAY + i64::try_from(n).unwrap();
+            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, false)
+                .unwrap();
+        }
+        assert_eq!(["two", "three", "four", "five", "six"].map(there), [true; 5]);
+        // One that comes back is no longer old.
+        publish(&mut repository, Vec::new(), vec![indices("five")], Vec::new(), 9 * DAY, false)
+            .unwrap();
+        assert_eq!(["two", "five", "seven"].map(there), [false, true, true]);
+        let old: Vec<_> = repository.state.old.iter().map(|old| old.path.as_str()).collect();
+        assert_eq!(old, ["deb/by-hash/seven", "deb/by-hash/six"]);
+    }
+}

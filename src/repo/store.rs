@@ -1,0 +1,330 @@
+//! The state of a repository between runs: `.gfxpack/state`.
+//!
+//! ```text
+//! gfxpack repository 1\n        what it is
+//! zstd( MessagePack( State ) )  with zstd's own checksum
+//! ```
+//!
+//! It is a file of a few megabytes for thousands of packages, which is read in less time than one of them. A
+//! run that changes the repository holds the lock `.gfxpack/lock`. What a run that was killed had under way is
+//! finished or dropped by the next one that changes something: see [`super::publish`].
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use super::rpm::Compression;
+use super::{publish, root};
+use crate::error::{Error, Result};
+use crate::msgpack;
+
+const MAGIC: &[u8] = b"gfxpack repository 1\n";
+/// More than any repository has, and less than memory.
+const MAX_STATE: u64 = 4 << 30;
+const LEVEL: i32 = 1;
+
+/// What was said when the repository was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// `Suite` of the Release, and the directory below `dists/`.
+    pub suite: String,
+    /// `Codename`, where it is another than the suite.
+    pub codename: Option<String>,
+    /// `Origin`: who publishes. The `.sources` and `.repo` files are called after it.
+    pub origin: String,
+    /// `Label`, for people and for pinning.
+    pub label: String,
+    /// Components and the globs of their packages' names, the first that matches; all others are in
+    /// [`Settings::MAIN`].
+    pub rules: Vec<(String, String)>,
+    /// Architectures of Debian that have an index even without packages.
+    pub architectures: Vec<String>,
+    /// Days after which a Release is no longer to be trusted; never where it is left out.
+    pub valid_days: Option<u32>,
+    /// Where clients find the repository's directory: `https://repo.example.org/rocm`.
+    pub url: Option<String>,
+    /// Publications whose indices and packages stay, beside the newest.
+    pub keep_publications: u64,
+    /// Days, counted between the dates of publications, for which they stay as well.
+    pub keep_days: u32,
+    /// How the documents of `rpm/repodata` are compressed.
+    pub rpm_compression: Compression,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            suite: "stable".to_owned(),
+            codename: None,
+            origin: "gfxpack".to_owned(),
+            label: "gfxpack".to_owned(),
+            rules: Vec::new(),
+            architectures: vec!["amd64".to_owned()],
+            valid_days: None,
+            url: None,
+            keep_publications: 3,
+            keep_days: 2,
+            rpm_compression: Compression::Zstd,
+        }
+    }
+}
+
+impl Settings {
+    /// The component of packages that no rule is for.
+    pub const MAIN: &str = "main";
+
+    /// The names of the components.
+    pub fn components(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(Self::MAIN).chain(self.rules.iter().map(|(name, _)| name.as_str()))
+    }
+
+    /// The origin as a part of file names: lower case, letters, digits and `-`.
+    pub fn name(&self) -> String {
+        let words = self.origin.split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<String> =
+            words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect();
+        if words.is_empty() { "repository".to_owned() } else { words.join("-") }
+    }
+}
+
+/// A package of the repository, and how to see that its file is still the one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// What is known of it.
+    pub record: Record,
+    /// When the file was last written, in nanoseconds since 1970, as the file system says.
+    pub mtime: i64,
+}
+
+/// A file that the newest publication does not refer to, and that those may still ask for who have read an
+/// older one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Old {
+    /// Below the repository's directory.
+    pub path: String,
+    /// The digest of a package, whose name must not come back with other bytes.
+    pub sha256: Option<[u8; 32]>,
+    /// The first publication that does not refer to it.
+    pub since: u64,
+    /// The date of that, in seconds since 1970.
+    pub date: i64,
+}
+
+/// All that is known of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// What was said when it was made.
+    pub settings: Settings,
+    /// Number of the newest publication; 0 before the first.
+    pub publication: u64,
+    /// Its date in seconds since 1970.
+    pub date: i64,
+    /// Whether it is signed.
+    pub signed: bool,
+    /// The packages, sorted ([`Record::order`]).
+    pub packages: Vec<Stored>,
+    /// Indices that are called after their content, below the repository's directory.
+    pub named: Vec<String>,
+    /// What is only there for those who have read an older publication.
+    pub old: Vec<Old>,
+}
+
+impl State {
+    /// A repository without packages, never published.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            publication: 0,
+            date: 0,
+            signed: false,
+            packages: Vec::new(),
+            named: Vec::new(),
+            old: Vec::new(),
+        }
+    }
+
+    fn read(path: &Path) -> Result<Self> {
+        let damaged = || {
+            Error::failed("the state of the repository is damaged").at(path).hint(
+                "restore it from a copy, or make the repository anew: gfxpack repo create NEW DIR \
+                 takes all packages below DIR",
+            )
+        };
+        let file = File::open(path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Error::usage("there is no repository here")
+                .at(path)
+                .hint("make one with gfxpack repo create DIR"),
+            _ => Error::io("cannot read", path, e),
+        })?;
+        let mut file = io::BufReader::new(file);
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact(&mut magic).map_err(|e| damaged().because(e))?;
+        if magic != MAGIC {
+            return Err(damaged().into());
+        }
+        let mut bytes = Vec::new();
+        zstd::stream::read::Decoder::with_buffer(file)
+            .and_then(|decoder| decoder.take(MAX_STATE).read_to_end(&mut bytes))
+            .map_err(|e| damaged().because(e))?;
+        let (state, _) = msgpack::decode(&bytes).map_err(|e| damaged().because(e))?;
+        Ok(state)
+    }
+
+    /// Writes it to a new file, which is not flushed to the disk.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let cannot = |e| Error::output("cannot write", path, e);
+        let bytes = rmp_serde::to_vec(self)
+            .map_err(|e| Error::failed("cannot encode the state").because(e))?;
+        let mut file = File::create(path).map_err(cannot)?;
+        file.write_all(MAGIC).map_err(cannot)?;
+        let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).map_err(cannot)?;
+        encoder.include_checksum(true).map_err(cannot)?;
+        encoder.write_all(&bytes).map_err(cannot)?;
+        encoder.finish().map_err(cannot)?;
+        Ok(())
+    }
+}
+
+/// Where a repository is, and where its own files are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Places {
+    /// The repository's directory.
+    pub dir: PathBuf,
+}
+
+impl Places {
+    /// What the program keeps.
+    pub fn own(&self) -> PathBuf {
+        self.dir.join(".gfxpack")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.own().join("state")
+    }
+
+    /// Files on their way into the repository. Nobody needs them after a run.
+    pub fn incoming(&self) -> PathBuf {
+        self.own().join("incoming")
+    }
+
+    /// A publication that is being prepared.
+    pub fn part(&self) -> PathBuf {
+        self.own().join("next.part")
+    }
+
+    /// A publication that is decided.
+    pub fn next(&self) -> PathBuf {
+        self.own().join("next")
+    }
+}
+
+/// A repository that this run may change.
+#[derive(Debug)]
+pub struct Repository {
+    pub(super) places: Places,
+    /// What is published.
+    pub state: State,
+    /// Held open for its lock.
+    _lock: File,
+}
+
+impl Repository {
+    /// Makes a repository in a directory that is empty or does not exist. Nothing is published yet.
+    pub fn create(dir: &Path, settings: Settings) -> Result<Self> {
+        let places = Places { dir: dir.to_owned() };
+        let own = places.own();
+        let occupied = match fs::read_dir(dir) {
+            Ok(mut listing) => listing.any(|entry| {
+                // What a run left that was killed before its first publication.
+                entry.map_or(true, |entry| entry.file_name() != ".gfxpack")
+            }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+            Err(e) => return Err(Error::io("cannot be a repository", dir, e).into()),
+        };
+        if occupied || places.state().exists() || places.next().exists() {
+            return Err(Error::usage("the directory of the new repository is not empty")
+                .at(dir)
+                .hint("name another one; gfxpack repo add adds packages to a repository")
+                .into());
+        }
+        fs::create_dir_all(&own).map_err(|e| Error::output("cannot make", &own, e))?;
+        let lock = lock(&own)?;
+        let made = Self { places, state: State::new(settings), _lock: lock };
+        publish::clear(&made.places)?;
+        Ok(made)
+    }
+
+    /// Opens a repository to change it. A publication that was decided and not finished is finished first.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let places = Places { dir: dir.to_owned() };
+        let own = places.own();
+        if !own.is_dir() {
+            return Err(Error::usage("there is no repository here")
+                .at(dir)
+                .hint("make one with gfxpack repo create DIR")
+                .into());
+        }
+        let lock = lock(&own)?;
+        publish::finish(&places)?;
+        publish::clear(&places)?;
+        let state = State::read(&places.state())?;
+        Ok(Self { places, state, _lock: lock })
+    }
+
+    /// Reads what is published, without a lock. Only looks.
+    pub fn look(dir: &Path) -> Result<State> {
+        let places = Places { dir: dir.to_owned() };
+        // Of a publication that is decided and not finished the state is the one to come.
+        let next = places.next().join(publish::STATE);
+        if next.exists()
+            && let Ok(state) = State::read(&next)
+        {
+            return Ok(state);
+        }
+        State::read(&places.state())
+    }
+
+    /// The repository's directory.
+    pub fn dir(&self) -> &Path {
+        &self.places.dir
+    }
+
+    /// Where a package's file is.
+    pub fn file(&self, record: &Record) -> PathBuf {
+        self.places.dir.join(root(record.format())).join(&record.path)
+    }
+}
+
+impl Drop for Repository {
+    /// Best effort: what cannot be removed now is removed by the next run.
+    fn drop(&mut self) {
+        let _ = publish::clear(&self.places);
+        // One that was not published is none.
+        if !self.places.state().exists() && !self.places.next().exists() {
+            let _ = fs::remove_file(self.places.own().join("lock"));
+            let _ = fs::remove_dir(self.places.own());
+            let _ = fs::remove_dir(self.dir());
+        }
+    }
+}
+
+/// Nanoseconds since 1970 when a file was last written.
+pub(super) fn mtime(metadata: &fs::Metadata) -> i64 {
+    metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec())
+}
+
+fn lock(own: &Path) -> Result<File> {
+    let path = own.join("lock");
+    let cannot = |e| Error::output("cannot make", &path, e);
+    let file = File::options().create(true).append(true).open(&path).map_err(cannot)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
+        Error::io("another run is changing the repository", own, e.into())
+            .hint("wait for it to end, and run this again")
+    })?;
+    Ok(file)
+}

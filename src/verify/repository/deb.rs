@@ -1,0 +1,284 @@
+//! The indices of an apt repository: `InRelease` or `Release`, and the `Packages` that it names.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::{Entry, Listing, Log, MAX_INDEX, decompressed, index};
+use crate::date;
+use crate::error::{Error, Result};
+use crate::package::Format;
+use crate::repo::hex;
+use crate::sign::{Signature, Verifier, signed_text};
+use crate::verify::finding::Check;
+
+/// Fields that an index adds to a control file, or that dpkg does not let packages have in it.
+const OF_INDEX: [&str; 7] =
+    ["filename", "size", "md5sum", "sha1", "sha256", "sha512", "description-md5"];
+
+/// Reads the indices of all suites.
+pub(super) fn read(
+    listing: &mut Listing,
+    keys: Option<&Verifier>,
+    log: &mut Log<'_>,
+) -> Result<()> {
+    let dists = listing.root.join("dists");
+    let cannot = |e| Error::io("cannot read the directory", &dists, e);
+    let mut suites = Vec::new();
+    for entry in std::fs::read_dir(&dists).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        if entry.path().is_dir() {
+            suites.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    suites.sort();
+    for name in suites {
+        suite(listing, &name, keys, log);
+    }
+    Ok(())
+}
+
+/// Size and SHA-256 of an index, as the Release has them.
+type Stated<'a> = (u64, &'a str);
+
+fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut Log<'_>) {
+    let dir = format!("dists/{name}");
+    let root = listing.root.clone();
+    let Some(text) = release(&root, &dir, keys, log) else { return };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let place = format!("{dir}/Release");
+    let field = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    };
+    match field("Date").and_then(date::parse_rfc2822) {
+        Some(date) => drop(listing.dates.insert(place.clone(), date)),
+        None => log.add(Check::RepoIndex, &place, "has no Date that can be read", "a date"),
+    }
+    let by_hash = field("Acquire-By-Hash").is_some_and(|value| value == "yes");
+    let mut stated: BTreeMap<&str, Stated<'_>> = BTreeMap::new();
+    for line in section(&text, "SHA256") {
+        let mut words = line.split_whitespace();
+        let (sha256, size, path) = (words.next(), words.next(), words.next());
+        match (sha256, size.and_then(|size| size.parse().ok()), path) {
+            (Some(sha256), Some(size), Some(path)) if !leaves(path) => {
+                stated.insert(path, (size, sha256));
+            }
+            _ => log.add(
+                Check::RepoIndex,
+                &place,
+                format!("has the line `{line}`"),
+                "digest, size, path",
+            ),
+        }
+    }
+    if stated.is_empty() {
+        log.add(
+            Check::RepoIndex,
+            &place,
+            "lists no index with its SHA256",
+            "the indices of the suite",
+        );
+    }
+    let mut there: BTreeMap<&str, bool> = BTreeMap::new();
+    for (path, (size, sha256)) in &stated {
+        let plain = plain(path);
+        let file = format!("{dir}/{path}");
+        let is_there = root.join(&file).exists();
+        *there.entry(plain).or_default() |= is_there;
+        if !is_there {
+            continue;
+        }
+        let Some(bytes) = index(&root, &file, log) else { continue };
+        if !agrees(&file, &bytes, *size, sha256, log) {
+            continue;
+        }
+        if by_hash {
+            let (folder, _) = path.rsplit_once('/').unwrap_or(("", path));
+            let named = format!("{dir}/{folder}/by-hash/SHA256/{sha256}");
+            if let Some(bytes) = index(&root, &named, log) {
+                agrees(&named, &bytes, *size, sha256, log);
+            }
+        }
+        let opened = match decompressed(&file, &bytes, MAX_INDEX) {
+            Ok(opened) => opened,
+            Err(e) => {
+                log.add(
+                    Check::RepoIndex,
+                    &file,
+                    format!("cannot be decompressed: {e}"),
+                    "an index",
+                );
+                continue;
+            }
+        };
+        if let Some((size, sha256)) = stated.get(plain)
+            && !agrees(&file, &opened, *size, sha256, log)
+        {
+            continue;
+        }
+        // Whatever client reads which, all say the same.
+        if plain.ends_with("/Packages") {
+            packages(listing, &file, &opened, log);
+        }
+    }
+    for (path, _) in there.iter().filter(|(_, there)| !**there) {
+        let what = "is not there, compressed or not";
+        log.add(
+            Check::RepoIndex,
+            &format!("{dir}/{path}"),
+            what,
+            "an index that the Release names",
+        );
+    }
+}
+
+fn leaves(path: &str) -> bool {
+    path.split('/').any(|part| matches!(part, "" | "." | ".."))
+}
+
+/// A name without the ending of a compression.
+fn plain(path: &str) -> &str {
+    let endings = [".gz", ".xz", ".zst", ".bz2", ".lzma", ".lz4"];
+    endings.iter().find_map(|ending| path.strip_suffix(ending)).unwrap_or(path)
+}
+
+fn agrees(file: &str, bytes: &[u8], size: u64, sha256: &str, log: &mut Log<'_>) -> bool {
+    let actual = hex(&Sha256::digest(bytes));
+    if bytes.len() as u64 == size && actual == sha256 {
+        return true;
+    }
+    let what = format!("has {} bytes with the SHA256 {actual}", bytes.len());
+    log.add(
+        Check::RepoIndex,
+        file,
+        what,
+        format!("{size} bytes with {sha256}, as the Release says"),
+    );
+    false
+}
+
+/// The lines of a field that has several.
+fn section<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let start = text.lines().position(|line| line.strip_suffix(':') == Some(name));
+    let lines = text.lines().skip(start.map_or(usize::MAX, |start| start + 1));
+    lines.take_while(|line| line.starts_with(' '))
+}
+
+/// The text of the Release that clients trust, with its signatures checked.
+fn release(root: &Path, dir: &str, keys: Option<&Verifier>, log: &mut Log<'_>) -> Option<Vec<u8>> {
+    let file = |name: &str| format!("{dir}/{name}");
+    let has = |name: &str| root.join(file(name)).exists();
+    if !has("InRelease") && !has("Release") {
+        log.add(
+            Check::RepoIndex,
+            &file("InRelease"),
+            "is not there, nor is Release",
+            "one of them",
+        );
+        return None;
+    }
+    let release = if has("Release") { index(root, &file("Release"), log) } else { None };
+    let mut inline = None;
+    if has("InRelease")
+        && let Some(message) = index(root, &file("InRelease"), log)
+    {
+        let read = match keys {
+            Some(keys) => keys.verify_cleartext(&message).map(|(text, _)| text),
+            None => signed_text(&message),
+        };
+        match read {
+            Ok(text) => inline = Some(text),
+            Err(why) => {
+                let what = format!("its signature is not good: {why}");
+                log.add(
+                    Check::RepoSignature,
+                    &file("InRelease"),
+                    what,
+                    "a text signed by one of the keys",
+                );
+                inline = signed_text(&message).ok();
+            }
+        }
+    }
+    if let (Some(keys), Some(release)) = (keys, &release) {
+        if has("Release.gpg") {
+            let armored = index(root, &file("Release.gpg"), log).unwrap_or_default();
+            let checked = Signature::parse(&armored)
+                .and_then(|one| keys.verify_detached(&one, &mut Cursor::new(release)));
+            if let Err(why) = checked {
+                let what = format!("is no good signature of Release: {why}");
+                log.add(Check::RepoSignature, &file("Release.gpg"), what, "one by one of the keys");
+            }
+        } else if !has("InRelease") {
+            log.add(
+                Check::RepoSignature,
+                &file("Release"),
+                "is not signed",
+                "InRelease, or Release.gpg",
+            );
+        }
+    }
+    if let (Some(inline), Some(release)) = (&inline, &release)
+        && inline != release
+    {
+        let what = "says something else than InRelease";
+        log.add(Check::RepoIndex, &file("Release"), what, "the same text");
+    }
+    inline.or(release)
+}
+
+fn packages(listing: &mut Listing, file: &str, text: &[u8], log: &mut Log<'_>) {
+    let text = String::from_utf8_lossy(text);
+    for stanza in text.split("\n\n").filter(|stanza| !stanza.trim().is_empty()) {
+        let field = |name: &str| {
+            let mut lines = stanza.lines();
+            let value = lines.find_map(|line| {
+                let (found, value) = line.split_once(':')?;
+                found.eq_ignore_ascii_case(name).then(|| value.trim())
+            });
+            value.unwrap_or_default().to_owned()
+        };
+        let size = field("Size");
+        let Ok(size) = size.parse() else {
+            let what = format!("has the size `{size}` for {}", field("Package"));
+            log.add(Check::RepoIndex, file, what, "a number");
+            continue;
+        };
+        let mut says = lines(stanza);
+        says.sort();
+        says.dedup();
+        let entry = Entry {
+            format: Format::Deb,
+            path: field("Filename").trim_start_matches("./").to_owned(),
+            size,
+            sha256: field("SHA256"),
+            name: field("Package"),
+            version: field("Version"),
+            arch: field("Architecture"),
+            says,
+        };
+        listing.add(entry, file, log);
+    }
+}
+
+/// The fields of a stanza but for those of the index, each on one line.
+pub(super) fn lines(stanza: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in stanza.lines().filter(|line| !line.trim().is_empty()) {
+        match lines.last_mut() {
+            Some(last) if line.starts_with([' ', '\t']) => {
+                last.push('\n');
+                last.push_str(line.trim_end());
+            }
+            _ => lines.push(line.trim_end().to_owned()),
+        }
+    }
+    lines.retain(|line| {
+        let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        !OF_INDEX.contains(&name.as_str())
+    });
+    lines
+}

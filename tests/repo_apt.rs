@@ -1,0 +1,552 @@
+//! Repositories through apt: signed, over http, as people use them.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/clients.rs"]
+mod clients;
+mod common;
+#[path = "common/http.rs"]
+mod http;
+#[path = "common/keys.rs"]
+mod keys;
+#[path = "common/packages.rs"]
+mod packages;
+#[path = "common/repositories.rs"]
+mod repositories;
+#[path = "common/roots.rs"]
+mod roots;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clients::{AptGet, Client};
+use common::{Ran, fails, gfxpack, ok, run, tool};
+use http::Server;
+use repositories::{
+    DAY, DAY_ONE, NAMES, RELEASES, public_key, release, signed, unsigned, versions,
+};
+use tempfile::TempDir;
+
+/// A repository that is served, and an apt that knows it.
+struct Served {
+    dir: PathBuf,
+    /// Held until the test ends.
+    _temp: TempDir,
+    client: AptGet,
+}
+
+impl Served {
+    /// With the first release; further arguments are for `create`.
+    fn new(client: AptGet, args: &[&str]) -> Self {
+        let temp = TempDir::new().unwrap();
+        let dir = temp.path().join("repo");
+        let server = Server::new(&dir);
+        ok(signed("create", &dir)
+            .args(release(0, "deb", &[]))
+            .args(["--origin", "Example Packagers", "--url", server.url()])
+            .args(args));
+        let sources = fs::read_to_string(dir.join("deb/example-packagers.sources")).unwrap();
+        assert!(!sources.to_lowercase().contains("trusted"), "{sources}");
+        client.apt().use_sources(&sources);
+        Self { dir, _temp: temp, client }
+    }
+
+    fn update(&self) -> Ran {
+        run(self.client.apt().command("apt-get").arg("update"))
+    }
+
+    #[track_caller]
+    fn updates(&self) {
+        let ran = self.update();
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        // apt only warns where an index cannot be fetched.
+        assert!(!ran.stderr.contains("W:") && !ran.stderr.contains("E:"), "{ran:?}");
+    }
+
+    fn apt(&self, args: &[&str]) -> Ran {
+        run(self.client.apt().command("apt-get").arg("--yes").args(args))
+    }
+
+    #[track_caller]
+    fn does(&self, args: &[&str]) -> Ran {
+        let ran = self.apt(args);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        ran
+    }
+
+    #[track_caller]
+    fn has(&self, expected: &BTreeMap<String, String>) {
+        assert_eq!(self.client.installed(), *expected);
+        assert_eq!(self.client.faults(), "");
+    }
+}
+
+fn the_whole_life(client: AptGet) {
+    let served = Served::new(client, &["--valid-days", "36500"][..0]);
+    served.updates();
+    // As the documentation has it: apt finds the other spelling by what is provided.
+    served.does(&["install", "rocblas-gfx110X"]);
+    served.has(&versions(0, &NAMES[..3]));
+    let library = served.client.root().join("opt/rocm/lib/librocblas.so.5");
+    assert!(fs::read_to_string(&library).unwrap().contains("7.1.0"));
+
+    ok(signed("add", &served.dir).args(release(1, "deb", &[])));
+    served.updates();
+    served.does(&["upgrade"]);
+    served.has(&versions(1, &NAMES[..3]));
+    assert!(fs::read_to_string(&library).unwrap().contains("7.2.0"));
+
+    // 7.10.0 is later than 7.2.0, whatever the letters say; an older one that is added later changes nothing.
+    ok(signed("remove", &served.dir).arg("*=7.1.0-1"));
+    ok(signed("add", &served.dir).args(release(2, "deb", &[])));
+    ok(signed("add", &served.dir).args(release(0, "deb", &[])));
+    served.updates();
+    served.does(&["upgrade"]);
+    served.has(&versions(2, &NAMES[..3]));
+
+    // Pruned versions are no longer to be had, and nobody notices.
+    ok(signed("prune", &served.dir).args(["--keep", "1"]));
+    served.updates();
+    served.does(&["install", "rocblas-gfx120X"]);
+    served.has(&versions(2, &NAMES));
+    let gone = served.apt(&["install", "rocblas-generic=7.1.0-1"]);
+    assert!(gone.stderr.contains("was not found"), "{gone:?}");
+
+    served.does(&["remove", "rocblas-gfx110x", "rocblas-gfx120x"]);
+    served.does(&["autoremove"]);
+    served.has(&BTreeMap::new());
+    served.does(&["install", "rocblas-gfx120x"]);
+    served.does(&["purge", "rocblas-gfx120x", "rocblas-generic", "hip-runtime"]);
+    served.has(&BTreeMap::new());
+}
+
+#[test]
+fn apt_installs_upgrades_and_removes() {
+    the_whole_life(AptGet::bare());
+}
+
+#[test]
+#[ignore = "makes a Debian 12: as root, 200 MB over the network, minutes"]
+fn apt_of_bookworm() {
+    the_whole_life(AptGet::debian("bookworm"));
+}
+
+#[test]
+#[ignore = "makes a Debian 13: as root, 200 MB over the network, minutes"]
+fn apt_of_trixie() {
+    the_whole_life(AptGet::debian("trixie"));
+}
+
+#[test]
+fn a_component_for_each_group() {
+    let rules = ["--component", "gfx110x=*-gfx110x", "--component", "gfx120x=*-gfx120x"];
+    let served = Served::new(AptGet::bare(), &rules);
+    let main = "Components: gfx110x gfx120x main";
+    let sources = served.client.root().join("etc/apt/sources.list.d/tested.sources");
+    let text = fs::read_to_string(&sources).unwrap();
+    assert!(text.contains(main), "{text}");
+    fs::write(&sources, text.replace(main, "Components: main gfx110x")).unwrap();
+    served.updates();
+    served.does(&["install", "rocblas-gfx110X"]);
+    served.has(&versions(0, &NAMES[..3]));
+    let other = served.apt(&["install", "rocblas-gfx120x"]);
+    assert!(other.stderr.contains("Unable to locate package"), "{other:?}");
+}
+
+// ---- damage ----
+
+/// Changes a byte in the middle of a file, which is a second name of others.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Every file below a directory whose path has that in it.
+fn below(dir: &Path, part: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.to_str().unwrap().contains(part) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_flipped_byte_is_refused() {
+    let served = Served::new(AptGet::bare(), &[]);
+    served.updates();
+    // In a package: apt does not install it, and the next run of ours does not publish it.
+    let package = &below(&served.dir, "rocblas-gfx110x_")[0];
+    let whole = fs::read(package).unwrap();
+    flip(package);
+    let refused = served.apt(&["install", "rocblas-gfx110X"]);
+    assert_ne!(refused.status, Some(0));
+    assert!(refused.stderr.contains("Hash Sum mismatch"), "{refused:?}");
+    let stderr = fails(signed("add", &served.dir).args(release(1, "deb", &[])), 1);
+    assert!(
+        stderr.contains(
+            "rocblas-gfx110x_7.1.0-1_amd64.deb: a package of the repository is not what it was"
+        ),
+        "{stderr}"
+    );
+    fs::write(package, whole).unwrap();
+
+    // In the indices, of a later publication.
+    ok(signed("add", &served.dir).args(release(1, "deb", &[])));
+    for index in below(&served.dir, "/by-hash/") {
+        flip(&index);
+    }
+    let refused = served.update();
+    assert!(refused.stderr.contains("Hash Sum mismatch"), "{refused:?}");
+
+    // In the file that is signed.
+    ok(&mut signed("publish", &served.dir));
+    let inrelease = served.dir.join("deb/dists/stable/InRelease");
+    let text = fs::read_to_string(&inrelease).unwrap();
+    fs::write(&inrelease, text.replace("Label: Example", "Label: Exampel")).unwrap();
+    let refused = served.update();
+    assert!(refused.stderr.contains("BADSIG") || refused.stderr.contains("invalid"), "{refused:?}");
+
+    // Indices that are damaged are written anew by the next publication.
+    ok(&mut signed("publish", &served.dir));
+    served.updates();
+    served.does(&["install", "rocblas-gfx110X"]);
+    served.has(&versions(1, &NAMES[..3]));
+}
+
+#[test]
+fn gpgv_takes_both_signatures() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(signed("create", &dir).args(release(0, "deb", &[])));
+    let dist = dir.join("deb/dists/stable");
+    let gpgv = || {
+        let mut gpgv = tool("gpgv", "gpgv");
+        gpgv.arg("--keyring").arg(public_key());
+        gpgv
+    };
+    ok(gpgv().arg(dist.join("InRelease")));
+    ok(gpgv().arg(dist.join("Release.gpg")).arg(dist.join("Release")));
+    let text = ok(gpgv().args(["--output", "-"]).arg(dist.join("InRelease")));
+    assert_eq!(text, fs::read_to_string(dist.join("Release")).unwrap());
+}
+
+// ---- partial publications ----
+
+#[test]
+fn a_partial_publication_is_refused_since_it_breaks_clients() {
+    let served = Served::new(AptGet::bare(), &[]);
+    let before = fs::read(served.dir.join("deb/dists/stable/InRelease")).unwrap();
+    served.updates();
+    served.does(&["install", "rocblas-gfx110X"]);
+
+    // Generic new, groups old.
+    let generic = release(1, "deb", &["rocblas-generic"]);
+    let stderr = fails(signed("add", &served.dir).args(&generic), 1);
+    let said = "rocblas-gfx110x 7.1.0-1 amd64 needs rocblas-generic (= 7.1.0-1), and the newest \
+                rocblas-generic is 7.2.0-1";
+    assert!(stderr.contains(said) && stderr.contains("--allow-partial"), "{stderr}");
+    // Groups new, generic old; or one group alone.
+    for some in [&["rocblas-gfx"][..], &["rocblas-generic", "rocblas-gfx110x"]] {
+        fails(signed("add", &served.dir).args(release(1, "deb", some)), 1);
+    }
+    assert_eq!(fs::read(served.dir.join("deb/dists/stable/InRelease")).unwrap(), before);
+    assert_eq!(below(&served.dir, "7.2.0"), Vec::<PathBuf>::new());
+    // What nothing needs exactly may come alone.
+    ok(signed("add", &served.dir).args(release(1, "deb", &["hip-runtime"])));
+
+    // This is why.
+    ok(signed("add", &served.dir).args(&generic).arg("--allow-partial"));
+    served.updates();
+    let upgrade = served.does(&["upgrade"]);
+    assert!(upgrade.stdout.contains("rocblas-generic"), "{upgrade:?}");
+    let mut kept = versions(0, &NAMES[..3]);
+    kept.insert("hip-runtime".into(), "7.2.0-1".into());
+    served.has(&kept);
+    served.does(&["purge", "rocblas-gfx110x", "rocblas-generic"]);
+    let broken = served.apt(&["install", "rocblas-gfx120x"]);
+    assert!(broken.stdout.contains("unmet dependencies"), "{broken:?}");
+
+    // All three.
+    ok(signed("add", &served.dir).args(release(1, "deb", &[])));
+    served.updates();
+    served.does(&["install", "rocblas-gfx120x"]);
+    served.has(&versions(1, &["hip-runtime", "rocblas-generic", "rocblas-gfx120X"]));
+}
+
+#[test]
+fn a_group_goes_only_where_nothing_is_held_back() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(signed("create", &dir).args(release(0, "deb", &[])));
+    // Without its group, the generic package can go on.
+    ok(signed("remove", &dir).arg("rocblas-gfx120x"));
+    // One whose group would be left is refused; the version that all have may go.
+    let stderr = fails(signed("remove", &dir).arg("rocblas-generic"), 1);
+    assert!(stderr.contains("rocblas-gfx110x 7.1.0-1 amd64 needs rocblas-generic"), "{stderr}");
+    ok(signed("add", &dir).args(release(1, "deb", &["hip", "rocblas-gen", "rocblas-gfx110x"])));
+    ok(signed("remove", &dir).arg("rocblas-*=7.2.0-1"));
+    fails(signed("remove", &dir).arg("no-such"), 2);
+}
+
+// ---- what is taken ----
+
+#[test]
+fn other_bytes_under_a_name_that_is_taken_are_refused() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(signed("create", &dir).args(release(0, "deb", &[])));
+    let before = fs::read(dir.join("deb/dists/stable/InRelease")).unwrap();
+    let same = ok(signed("add", &dir).args(release(0, "deb", &[])));
+    assert!(same.contains("4 there already; it stays as it is"), "{same}");
+    let other = temp.path().join("other.deb");
+    let mut bytes = fs::read(&release(0, "deb", &["hip-runtime"])[0]).unwrap();
+    // The time of the first member.
+    bytes[24..34].copy_from_slice(b"1767225601");
+    fs::write(&other, bytes).unwrap();
+    for _ in 0..2 {
+        let stderr = fails(signed("add", &dir).arg(&other), 1);
+        assert!(
+            stderr.contains("other.deb: hip-runtime 7.1.0-1 amd64 has other bytes"),
+            "{stderr}"
+        );
+        // Once more, when it is gone and clients may still ask for it.
+        ok(signed("remove", &dir).args(["hip-runtime"]));
+        ok(signed("add", &dir).args(release(1, "deb", &["hip-runtime"])));
+    }
+    assert_ne!(fs::read(dir.join("deb/dists/stable/InRelease")).unwrap(), before);
+    // A key that is forgotten does not make a signed repository an unsigned one.
+    let stderr = fails(unsigned("add", &dir).args(release(1, "deb", &[])), 2);
+    assert!(stderr.contains("the repository is signed, and there is no key"), "{stderr}");
+}
+
+#[test]
+fn files_of_removed_packages_stay_for_as_long_as_was_said() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    let mut create = unsigned("create", &dir);
+    create.args(release(0, "deb", &[])).args(release(1, "deb", &[]));
+    ok(create.args(["--keep-publications", "1", "--keep-days", "0"]));
+    ok(unsigned("prune", &dir).args(["--keep", "1"]));
+    // Of clients that have read the index before.
+    assert_eq!(below(&dir, "7.1.0-1").len(), 4);
+    ok(&mut unsigned("publish", &dir));
+    assert_eq!(below(&dir, "7.1.0-1"), Vec::<PathBuf>::new());
+    assert_eq!(below(&dir, "7.2.0-1").len(), 4);
+    ok(unsigned("add", &dir).args(release(0, "deb", &[])));
+    assert_eq!(below(&dir, "7.1.0-1").len(), 4);
+}
+
+#[test]
+fn merging_loses_no_version() {
+    let temp = TempDir::new().unwrap();
+    let (one, other) = (temp.path().join("one"), temp.path().join("other"));
+    ok(unsigned("create", &one).args(release(0, "deb", &[])).args(release(2, "deb", &[])));
+    ok(unsigned("create", &other).args(release(1, "deb", &[])).args(release(0, "deb", &[])));
+    let merged = ok(unsigned("merge", &one).arg(&other));
+    assert!(merged.contains("4 packages added, 4 there already"), "{merged}");
+    let list = ok(&mut unsigned("list", &one));
+    let generic: Vec<&str> = list.lines().filter(|line| line.contains("rocblas-generic")).collect();
+    let line = |version: &str| format!("deb rocblas-generic {version}-1 amd64");
+    assert_eq!(generic, RELEASES.map(line));
+    // What is damaged over there does not come along.
+    flip(&below(&other, "rocblas-generic_7.2.0")[0]);
+    let stderr = fails(unsigned("merge", &one).arg(&other), 1);
+    assert!(stderr.contains("a package of that repository is not what it was"), "{stderr}");
+    ok(unsigned("prune", &one).args(["--keep", "2"]));
+    let list = ok(&mut unsigned("list", &one));
+    assert!(!list.contains("7.1.0-1") && list.lines().count() == 8, "{list}");
+}
+
+#[test]
+fn a_control_file_that_ends_a_stanza_is_refused() {
+    let temp = TempDir::new().unwrap();
+    let tree = temp.path().join("tree");
+    fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+    let head = "Package: evil\nVersion: 1-1\nArchitecture: amd64\nMaintainer: N <n@localhost>\n";
+    let control = format!("{head}Description: good\n more\n");
+    let deb = temp.path().join("evil.deb");
+    let make = |control: &str| {
+        fs::write(tree.join("DEBIAN/control"), control).unwrap();
+        ok(tool("dpkg-deb", "dpkg").args(["--nocheck", "--build"]).arg(&tree).arg(&deb));
+    };
+    make(&control);
+    ok(unsigned("create", &temp.path().join("good")).arg(&deb));
+    for (n, (bad, said)) in [
+        (format!("{control}\nPackage: libc6\nVersion: 99\nArchitecture: amd64\n"), "one stanza"),
+        (control.replace("evil", "../evil"), "Package in control"),
+        (control.replace("1-1", "1/../1"), "Version in control"),
+        (control.replace("amd64", "a b"), "Architecture in control"),
+        (control.replace("good", "go\rod"), "no control characters"),
+        (format!("{control}package: other\n"), "each field once"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        make(&bad);
+        let stderr = fails(unsigned("create", &temp.path().join(n.to_string())).arg(&deb), 1);
+        assert!(stderr.contains(said) && stderr.contains("evil.deb"), "{bad}: {stderr}");
+    }
+    fs::write(&deb, "!<arch>\nnothing").unwrap();
+    let cut = temp.path().join("cut");
+    fails(unsigned("create", &cut).arg(&deb), 1);
+    assert!(!cut.exists());
+    // It can be made then, and be empty.
+    ok(&mut unsigned("create", &cut));
+    let index = fs::read_to_string(cut.join("deb/dists/stable/main/binary-amd64/Packages"));
+    assert_eq!(index.unwrap(), "");
+    assert!(cut.join("rpm/repodata/repomd.xml").exists());
+    fails(&mut unsigned("create", &cut), 2);
+}
+
+#[test]
+fn the_same_packages_and_date_give_the_same_bytes() {
+    let temp = TempDir::new().unwrap();
+    let text = |name: &str, jobs: &str, order: &[usize]| {
+        let dir = temp.path().join(name);
+        let packages: Vec<_> = order.iter().flat_map(|n| release(*n, "deb", &[])).collect();
+        ok(signed("create", &dir).args(&packages).args(["--jobs", jobs, "--valid-days", "7"]));
+        fs::read_to_string(dir.join("deb/dists/stable/InRelease")).unwrap()
+    };
+    let one = text("one", "1", &[0, 1]);
+    assert_eq!(one, text("other", "4", &[1, 0]));
+    // Of the newest package.
+    assert!(one.contains("Date: Fri, 02 Jan 2026 00:00:00 +0000\n"), "{one}");
+    assert!(one.contains("Valid-Until: Fri, 09 Jan 2026 00:00:00 +0000\n"), "{one}");
+    // Grown one by one, at a date that is given, as made at once at that date.
+    let (grown, once) = (temp.path().join("grown"), temp.path().join("once"));
+    let date = (DAY_ONE + 9 * DAY).to_string();
+    ok(signed("create", &grown).args(release(0, "deb", &[])));
+    ok(signed("add", &grown).args(release(1, "deb", &[])).env("SOURCE_DATE_EPOCH", &date));
+    ok(signed("create", &once)
+        .args(release(1, "deb", &[]))
+        .args(release(0, "deb", &[]))
+        .args(["--date", &date]));
+    let inrelease = |dir: &Path| fs::read(dir.join("deb/dists/stable/InRelease")).unwrap();
+    assert_eq!(inrelease(&grown), inrelease(&once));
+}
+
+#[test]
+fn two_directories_are_enough() {
+    let temp = TempDir::new().unwrap();
+    let (out, dir) = (temp.path().join("out"), temp.path().join("repo"));
+    for n in 0..2 {
+        fs::create_dir_all(&out).unwrap();
+        for format in ["deb", "rpm"] {
+            for package in release(n, format, &[]) {
+                fs::copy(&package, out.join(package.file_name().unwrap())).unwrap();
+            }
+        }
+        let mut publish = gfxpack();
+        publish.args(["repo", "--packages-dir"]).arg(&out).arg("--output-dir").arg(&dir);
+        let said = ok(publish.args(["--json", "--sign-key"]).arg(repositories::secret_key()));
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["outcome"]["added"].as_array().unwrap().len(), 8, "{said}");
+        assert_eq!(said["outcome"]["same"], 8 * n, "{said}");
+        assert_eq!(said["outcome"]["published"]["publication"], n + 1, "{said}");
+        for top in ["deb/dists/stable/InRelease", "rpm/repodata/repomd.xml.asc"] {
+            assert!(dir.join(top).exists(), "{top}");
+        }
+    }
+    assert_eq!(ok(&mut unsigned("list", &dir)).lines().count(), 16);
+    fails(gfxpack().args(["repo", "--output-dir"]).arg(&dir), 2);
+}
+
+// ---- beside other tools ----
+
+/// Stanzas by name and version, each field by name.
+fn stanzas(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    for stanza in text.trim().split("\n\n") {
+        let mut fields: BTreeMap<String, String> = BTreeMap::new();
+        let mut last = String::new();
+        for line in stanza.lines() {
+            if line.starts_with(' ') {
+                let value = fields.get_mut(&last).unwrap();
+                value.push('\n');
+                value.push_str(line);
+            } else {
+                let (name, value) = line.split_once(':').unwrap();
+                name.clone_into(&mut last);
+                fields.insert(last.clone(), value.trim().to_owned());
+            }
+        }
+        let key = format!("{} {}", fields["Package"], fields["Version"]);
+        assert!(found.insert(key, fields).is_none());
+    }
+    found
+}
+
+#[test]
+fn indices_say_what_those_of_apt_ftparchive_say() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).args(release(0, "deb", &[])).args(release(1, "deb", &[])));
+    let root = dir.join("deb");
+    let dist = root.join("dists/stable");
+    let ftparchive =
+        |args: &[&str]| ok(tool("apt-ftparchive", "apt-utils").current_dir(&root).args(args));
+
+    let ours = stanzas(&fs::read_to_string(dist.join("main/binary-amd64/Packages")).unwrap());
+    let theirs = stanzas(&ftparchive(&["packages", "pool"]));
+    // Digests that apt trusts no more, and one that the signed index makes up for: each would be another pass over
+    // every package.
+    let left_out = ["MD5sum", "SHA1", "SHA512"];
+    let theirs: BTreeMap<_, _> = theirs
+        .into_iter()
+        .map(|(key, mut fields)| {
+            fields.retain(|name, _| !left_out.contains(&name.as_str()));
+            (key, fields)
+        })
+        .collect();
+    assert_eq!(ours, theirs);
+    assert_eq!(ours.len(), 8);
+
+    let mut zcat = tool("zcat", "gzip");
+    let contents = ok(zcat.arg(dist.join("main/Contents-amd64.gz")));
+    let facts = |text: &str| -> BTreeMap<String, Vec<String>> {
+        let lines = text.lines().map(|line| line.rsplit_once([' ', '\t']).unwrap());
+        let owners = |list: &str| {
+            let mut owners: Vec<String> = list.split(',').map(str::to_owned).collect();
+            owners.sort();
+            owners.dedup();
+            owners
+        };
+        lines.map(|(path, list)| (path.trim_end().to_owned(), owners(list))).collect()
+    };
+    // Theirs leaves out sections, which those of Debian have.
+    let ours = facts(&contents.replace(" libs/", " "));
+    assert_eq!(ours, facts(&ftparchive(&["contents", "pool"])));
+    assert!(contents.contains("opt/rocm/share/doc/a b.txt "), "{contents}");
+
+    // The Release names the indices that are there with the digests that they have.
+    let release = fs::read_to_string(dist.join("Release")).unwrap();
+    let theirs = ftparchive(&["release", "dists/stable"]);
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with(' ') && line.contains("main/"));
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let theirs = lines(&theirs);
+    let mut compared = 0;
+    for line in lines(&release) {
+        // It is served compressed only.
+        if line.ends_with("/Contents-amd64") {
+            continue;
+        }
+        assert!(theirs.contains(&line), "{line} in {theirs:#?}");
+        compared += 1;
+    }
+    assert_eq!(compared, 2 * 5);
+}
