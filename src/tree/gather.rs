@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
-use super::build::{Packing, Set};
+use super::build::{self, Packing, Set};
 use super::dir::set_mtime;
 use super::input::ArchiveFile;
 use super::keep::Part;
@@ -113,9 +113,9 @@ impl<'a> Gather<'a> {
         }
         let mut sets = Vec::new();
         let mut items: BTreeMap<(u64, u64), Vec<(usize, Item)>> = BTreeMap::new();
-        let mut expected = 0;
+        let (mut expected, buffers) = (0, build::buffers());
         for plans in &self.sets {
-            let (set, of_set) = Set::new(plans)?;
+            let (set, of_set) = Set::new(plans, &buffers)?;
             expected += of_set.len();
             for item in of_set {
                 let range = item.range();

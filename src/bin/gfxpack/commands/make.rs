@@ -33,6 +33,7 @@ pub fn run(args: &Make, global: &Global, ui: &Ui) -> Result<ExitCode> {
         formats: Vec::new(),
         templates: Templates::built_in(),
         memory: global.memory,
+        spool: None,
         signer: signer.map(Arc::new),
         sign_debs: args.deb_detached_signature,
     };

@@ -2,6 +2,7 @@
 
 mod build;
 mod discover;
+mod dry_run;
 mod extract;
 mod inspect;
 mod make;
