@@ -140,7 +140,7 @@ for ((run = 0; run < ${RUNS:-1}; run++)); do
   measure "prune .rpm | gfxpack" "ours_prune rpm"
 done
 
-echo "$(find "$work/only.deb" -name '*.deb' | wc -l) packages of each format; .deb: $(du -shL "$work/only.deb" | cut -f1), .rpm: $(du -shL "$work/only.rpm" | cut -f1)"
+echo "$(find "$work/only.deb" -type f | wc -l) packages of each format; .deb: $(du -shL "$work/only.deb" | cut -f1), .rpm: $(du -shL "$work/only.rpm" | cut -f1)"
 echo
 echo "| | tool | wall s | CPU s | peak MiB | of ours, wall |"
 echo "|---|---|---|---|---|---|"
