@@ -23,6 +23,8 @@ packages=(
   cpio libarchive-tools libcap2-bin python3 python3-msgpack python3-zstandard
   # User namespaces, for installs by users who are not root.
   util-linux
+  # Send signals, and make system calls fail or wait, or kill a run in one.
+  procps strace
 )
 
 missing=()

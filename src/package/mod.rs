@@ -17,6 +17,7 @@ pub mod grammar;
 pub mod lint;
 pub mod read;
 pub mod render;
+pub mod room;
 pub mod rpm;
 pub mod scripts;
 pub mod set;

@@ -114,6 +114,11 @@ impl KpackPlan {
         self.objects().iter().map(|(object, _)| object.size()).sum()
     }
 
+    /// Whether its code objects are stored compressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.compression != Compression::None
+    }
+
     /// The distinct code objects in stored order, each with the kernels that it is.
     pub(super) fn objects(&self) -> Vec<(&CodeObjectAt, Vec<&PlannedKernel>)> {
         let mut objects: Vec<(&CodeObjectAt, Vec<&PlannedKernel>)> = Vec::new();

@@ -20,7 +20,8 @@ use gfxpack::tree::TreePath;
     after_help = "One step from the shards of a build to packages:\n  \
         gfxpack build --input-shards-dir shards --config groups.json --packages packages.json \\\n    \
         --output-dir out --version 7.1.0 --release 1\n\n\
-        Exit status: 0 done, 1 failed, 2 wrong usage or configuration."
+        Exit status: 0 done, 1 failed, 2 wrong usage or configuration. Ctrl-C, SIGTERM and SIGHUP end\n\
+        a run within a second; unfinished output is removed."
 )]
 pub struct Args {
     #[command(flatten)]

@@ -12,6 +12,7 @@ use gfxpack::jobs::Jobs;
 use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
 use gfxpack::package::render::Templates;
+use gfxpack::package::room::{self, Room};
 use gfxpack::package::set::{PackageFile, SetOptions};
 use gfxpack::package::spec::{Package as Planned, check_versions};
 use gfxpack::package::{Format, elfdeps, file_name, version};
@@ -174,6 +175,7 @@ pub fn finish(
         sign_debs: args.deb_detached_signature,
     };
     let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
+    warn_of_little_room(&Room::estimate(packages, &options.formats), output.part(), ui);
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
     let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
@@ -188,6 +190,19 @@ pub fn finish(
         files.iter().map(lines).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says ahead where the disk may be too small. No more than that: it is an estimate.
+fn warn_of_little_room(room: &Room, out: &Path, ui: &Ui) {
+    if let Some(free) = room::free(out)
+        && free < room.total()
+    {
+        let [free, packages, spool] = [free, room.packages, room.spool].map(HumanBytes);
+        ui.warning(&format!(
+            "the disk may become full: {free} are free, and the packages take an estimated {packages}, and while they \
+             are written {spool} beside them"
+        ));
+    }
 }
 
 /// The compression of a format: what is asked for, or what all systems of `--compat` read.
