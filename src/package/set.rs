@@ -21,7 +21,7 @@ use super::compress::Compression;
 use super::render::Templates;
 use super::share::{Bound, Share};
 use super::spec::{Kind, Package};
-use super::{Format, Options, file_name, sign, write};
+use super::{Format, Options, cached, file_name, sign, write};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
@@ -81,6 +81,8 @@ pub fn write_set(
         }
     }
     Errors::check((), faults)?;
+    let (mut written, packages) = cached::take(packages, options, out, jobs, monitor)?;
+    let packages = packages.as_slice();
     let compressions: Vec<Compression> = options.formats.iter().map(|(_, how)| *how).collect();
     let bound = Bound {
         memory: options.memory,
@@ -98,14 +100,15 @@ pub fn write_set(
     let formats = options.formats.len() as u64;
     let total = packages.iter().map(|package| work(package) * formats + spooling(package)).sum();
     monitor.begin("writing packages", total);
-    let mut written = Vec::new();
     let mut faults = Vec::new();
     for batch in [&mut first, &mut then] {
         batch.sort_by_key(|package| Reverse(work(package)));
         let share = bound.share(batch.len())?;
-        for done in jobs.drive_at_most(share.at_once, batch, |package| {
+        for done in jobs.drive_at_most(share.at_once, batch, |package| -> Result<_> {
             monitor.at(&package.name);
-            one(package, options, out, &spool, share, jobs, monitor)
+            let files = one(package, options, out, &spool, share, jobs, monitor)?;
+            cached::keep(package, options, &files, out, jobs);
+            Ok(files)
         }) {
             match done {
                 Ok(files) => written.extend(files),

@@ -243,11 +243,11 @@ fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
         let input_real = real(input);
         if output_real.starts_with(&input_real) || input_real.starts_with(&output_real) {
             return Err(Error::usage(format!(
-                "the output and the input {} lie in one another",
+                "the output and {} lie in one another",
                 input.display()
             ))
             .at(output)
-            .hint("the input is never written to: name an output outside of it")
+            .hint("what is read is never written to: name an output outside of it")
             .into());
         }
     }

@@ -8,7 +8,7 @@ use gfxpack::pipeline::plan_build;
 use gfxpack::split::{KPACK_FOLDER, Scope};
 
 use super::package::{Plan, finish};
-use super::{package, packaging_jobs, passed_over_json, passed_over_line, recombine, split};
+use super::{cache, package, packaging_jobs, passed_over_json, passed_over_line, recombine, split};
 use crate::args::{Build, Global};
 use crate::output::Ui;
 
@@ -17,7 +17,7 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let in_usr = plan.staging.install_prefix.as_bytes() == b"usr";
     let kpack_dir = if in_usr { "lib/.kpack" } else { KPACK_FOLDER };
     let splitting = split::options(&args.splitting, Scope::Prefix, kpack_dir)?;
-    let jobs = packaging_jobs(global);
+    let jobs = cache::with(packaging_jobs(global), &args.packaging.caching)?;
     let shards = read_shards(&args.input_shards_dir, &jobs, ui)?;
     let passed = passed_over_in_shards(&args.input_shards_dir)?;
     let definitions = plan.definitions.as_ref();

@@ -23,13 +23,13 @@ use gfxpack::tree::output::OutputDir;
 use gfxpack::tree::{TreePath, list};
 use indicatif::HumanBytes;
 
-use super::{packaging_jobs, sign, source_date};
+use super::{cache, packaging_jobs, sign, source_date};
 use crate::args::{Global, Package, Packaging};
 use crate::output::Ui;
 
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging, global.memory)?;
-    let jobs = packaging_jobs(global);
+    let jobs = cache::with(packaging_jobs(global), &args.packaging.caching)?;
     let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
@@ -174,12 +174,14 @@ pub fn finish(
         signer: plan.signer.clone(),
         sign_debs: args.deb_detached_signature,
     };
-    let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
+    let apart: Vec<&Path> = [input].into_iter().chain(args.caching.cache.as_deref()).collect();
+    let output = OutputDir::create(&args.output_dir, args.force, &apart)?;
     warn_of_little_room(&Room::estimate(packages, &options.formats), output.part(), ui);
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
     let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
-    let json = with_report(json, report);
+    let mut json = with_report(json, report);
+    cache::tell(jobs, &mut json, ui);
     ui.result(&json, || {
         let line = |size, file: &str| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         let signature = |name: &String| format!("{:>11}  {name}\n", "");
