@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select_biased, unbounded};
 
 use crate::cache::Cache;
 
@@ -18,12 +18,19 @@ type Task = Box<dyn FnOnce() + Send>;
 /// A pool of threads with a memory bound.
 #[derive(Debug)]
 pub struct Jobs {
-    tasks: Option<Sender<Task>>,
+    tasks: Option<Senders>,
     workers: Vec<JoinHandle<()>>,
     budget: Arc<Budget>,
     /// How many archives of the input may be passed over at once.
     passes: Arc<Budget>,
     cache: Option<Cache>,
+}
+
+/// The two ways to the workers: what is urgent overtakes what waits.
+#[derive(Debug)]
+struct Senders {
+    urgent: Sender<Task>,
+    tasks: Sender<Task>,
 }
 
 /// Leave to pass over an archive of the input; others wait until it is dropped.
@@ -40,16 +47,18 @@ impl Jobs {
     /// Where the system refuses even one thread.
     pub fn new(threads: usize, memory: u64) -> Self {
         let (tasks, queue) = unbounded::<Task>();
+        let (urgent, first) = unbounded::<Task>();
         let workers: Vec<_> = (0..threads.max(1))
             .map_while(|_| {
-                let queue: Receiver<Task> = queue.clone();
-                thread::Builder::new().spawn(move || queue.iter().for_each(|task| task())).ok()
+                let (first, queue) = (first.clone(), queue.clone());
+                thread::Builder::new().spawn(move || work(&first, &queue)).ok()
             })
             .collect();
         assert!(!workers.is_empty(), "the system refuses to start a thread");
         let budget = |limit| Arc::new(Budget { limit, used: Mutex::new(0), freed: Condvar::new() });
         let passes = budget((threads as u64 / 2).max(1));
-        Self { tasks: Some(tasks), workers, budget: budget(memory), passes, cache: None }
+        let tasks = Some(Senders { urgent, tasks });
+        Self { tasks, workers, budget: budget(memory), passes, cache: None }
     }
 
     /// Has the work of the run use a cache.
@@ -143,6 +152,20 @@ impl Jobs {
     }
 }
 
+/// Does tasks until there are no more senders, those that are urgent first.
+fn work(urgent: &Receiver<Task>, tasks: &Receiver<Task>) {
+    loop {
+        let next = select_biased! {
+            recv(urgent) -> task => task.or_else(|_| tasks.recv()),
+            recv(tasks) -> task => task.or_else(|_| urgent.recv()),
+        };
+        match next {
+            Ok(task) => task(),
+            Err(_) => return,
+        }
+    }
+}
+
 /// Items that are worked on in the pool while more of them are found; results come in the order of the
 /// items.
 pub struct Queue<'a, T, R> {
@@ -163,28 +186,56 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
         cost: u64,
         take: &mut impl FnMut(R) -> Result<(), E>,
     ) -> Result<(), E> {
+        let permit = self.permit(cost, take)?;
+        self.send(item, permit, |senders| &senders.tasks);
+        Ok(())
+    }
+
+    /// The same for an item that is to overtake others: a long one, at which everything would have to
+    /// wait in the end. Its result comes in its order all the same.
+    ///
+    /// # Panics
+    /// Where the work on an item panicked.
+    pub fn push_urgent<E>(
+        &mut self,
+        item: T,
+        cost: u64,
+        take: &mut impl FnMut(R) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let permit = self.permit(cost, take)?;
+        self.send(item, permit, |senders| &senders.urgent);
+        Ok(())
+    }
+
+    fn permit<E>(
+        &mut self,
+        cost: u64,
+        take: &mut impl FnMut(R) -> Result<(), E>,
+    ) -> Result<Permit, E> {
         let most = self.jobs.threads() * 16;
-        let permit = loop {
+        loop {
             if self.under_way.is_empty() {
                 // Only then may this thread wait for others: it holds nothing they could need.
-                break self.jobs.budget.wait(cost);
+                return Ok(self.jobs.budget.wait(cost));
             }
             let room = self.under_way.len() < most;
             match room.then(|| self.jobs.budget.try_now(cost)).flatten() {
-                Some(permit) => break permit,
+                Some(permit) => return Ok(permit),
                 None => self.take_first(take)?,
             }
-        };
+        }
+    }
+
+    fn send(&mut self, item: T, permit: Permit, way: impl Fn(&Senders) -> &Sender<Task>) {
         let (done, result) = bounded(1);
         let work = Arc::clone(&self.work);
         let task = Box::new(move || {
             // The driver may have given up: then nobody wants the result.
             let _ = done.send(work(item));
         });
-        let tasks = self.jobs.tasks.as_ref().expect("open until dropped");
-        tasks.send(task).expect("workers are alive");
+        let senders = self.jobs.tasks.as_ref().expect("open until dropped");
+        way(senders).send(task).expect("workers are alive");
         self.under_way.push_back((result, permit));
-        Ok(())
     }
 
     /// Takes the results of all items so far.

@@ -433,6 +433,9 @@ fn a_directory_that_is_no_cache_is_refused() {
     fs::write(bench.cache().join("photo"), "").unwrap();
     let stderr = fails(&mut bench.cached("1"), 2);
     assert!(stderr.contains("cache: has other things in it, and is no cache"), "{stderr}");
+    fs::remove_dir_all(bench.cache()).unwrap();
+    ok(bench.cached("1").arg("--dry-run"));
+    assert!(!bench.cache().exists(), "a dry run makes nothing");
     let mut inside = bench.build("1");
     let stderr = fails(inside.arg("--cache").arg(bench.out().join("cache")), 2);
     assert!(stderr.contains("lie in one another"), "{stderr}");

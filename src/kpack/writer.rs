@@ -25,6 +25,9 @@ use crate::target::TargetId;
 /// Objects up to this size are held in memory while they are compressed; larger ones are streamed.
 pub const STREAM_OVER: u64 = 16 << 20;
 
+/// What is read of a streamed object in one go.
+const PIECE: usize = 1 << 20;
+
 /// Why an archive cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -311,7 +314,21 @@ impl FrameCompressor {
         encoder.include_checksum(true)?;
         encoder.include_contentsize(true)?;
         encoder.set_pledged_src_size(Some(size))?;
-        let copied = io::copy(&mut stream.by_ref().take(size), &mut encoder)?;
+        // `io::copy` would read eight kilobytes at a time.
+        self.input.resize(self.input.len().max(PIECE), 0);
+        let piece = &mut self.input[..PIECE];
+        let mut copied = 0;
+        while copied < size {
+            let room = usize::try_from(size - copied).map_or(PIECE, |left| left.min(PIECE));
+            let n = match stream.read(&mut piece[..room]) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            encoder.write_all(&piece[..n])?;
+            copied += n as u64;
+        }
         check_end(&mut stream, copied, size)?;
         encoder.finish()
     }

@@ -56,7 +56,7 @@ fn build(
     monitor: &dyn Monitor,
 ) -> Result<Vec<Vec<blake3::Hash>>, Error> {
     let (set, items) = Set::new(plans, identify)?;
-    let mut packing = Packing::new(vec![set], jobs, monitor);
+    let mut packing = Packing::new(vec![set], items.len(), jobs, monitor);
     for item in items {
         packing.item(0, item, None)?;
     }
@@ -67,7 +67,7 @@ fn build(
 pub(super) fn identify(plans: &[&KpackPlan], jobs: &Jobs) -> Result<Vec<Vec<blake3::Hash>>, Error> {
     let archives = plans.iter().map(|plan| Archive::without_file(plan)).collect();
     let (set, items) = Set::of(archives, true);
-    let mut packing = Packing::new(vec![set], jobs, &Silent);
+    let mut packing = Packing::new(vec![set], items.len(), jobs, &Silent);
     for item in items {
         packing.item(0, item, None)?;
     }
@@ -83,8 +83,9 @@ pub(super) struct Packing<'a, 'j> {
     queue: Queue<'j, Work, Done>,
     /// The bound on what is in flight.
     memory: u64,
-    /// Items so far.
+    /// Items so far, and how many there will be: after the last one no hash waits for others.
     items: usize,
+    expected: usize,
     /// Bundles whose hashes are still to be checked. Hashes of several together go up to eight times as
     /// fast, and are a third of the work otherwise; so bundles wait until they are eight, or large in sum.
     unchecked: Vec<(Item, Arc<Content>)>,
@@ -123,9 +124,16 @@ fn take(sets: &mut [Set], done: Done, monitor: &dyn Monitor) -> Result<(), Fault
 }
 
 impl<'a, 'j> Packing<'a, 'j> {
-    pub fn new(sets: Vec<Set<'a>>, jobs: &'j Jobs, monitor: &'j dyn Monitor) -> Self {
+    /// `expected` is the number of items that will be taken.
+    pub fn new(
+        sets: Vec<Set<'a>>,
+        expected: usize,
+        jobs: &'j Jobs,
+        monitor: &'j dyn Monitor,
+    ) -> Self {
         let queue = jobs.queue(Work::run);
-        Self { sets, queue, memory: jobs.in_flight(), items: 0, unchecked: Vec::new(), monitor }
+        let (memory, unchecked) = (jobs.in_flight(), Vec::new());
+        Self { sets, queue, memory, items: 0, expected, unchecked, monitor }
     }
 
     /// Takes an item of a set. Its bytes are in `part`, or read from its input.
@@ -169,23 +177,27 @@ impl<'a, 'j> Packing<'a, 'j> {
             return item.decompress(file, most, &mut push);
         };
         let content = Arc::new(content);
-        item.tasks(&content, &mut push)?;
         let waiting: u64 = self.unchecked.iter().map(|(_, other)| other.len() as u64).sum();
         if waiting + content.len() as u64 > self.memory {
             self.check()?;
         }
-        self.unchecked.push((item, content));
-        if self.unchecked.len() == Content::TOGETHER {
+        // A hash is a long task that cannot be shared, so it begins before what is compressed meanwhile.
+        self.unchecked.push((item.clone(), Arc::clone(&content)));
+        if self.unchecked.len() == Content::TOGETHER || self.items == self.expected {
             self.check()?;
         }
-        Ok(())
+        let Self { sets, queue, monitor, .. } = self;
+        item.tasks(&content, &mut |task: Task| {
+            let cost = task.cost;
+            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *monitor))
+        })
     }
 
     /// Has the hashes of bundles checked.
     fn check(&mut self) -> Result<(), Fault> {
         let Self { sets, queue, unchecked, monitor, .. } = self;
         let bundles = std::mem::take(unchecked);
-        queue.push(Work::Check(bundles), 0, &mut |done| take(sets, done, *monitor))
+        queue.push_urgent(Work::Check(bundles), 0, &mut |done| take(sets, done, *monitor))
     }
 
     /// Of a fault and of those in what is under way, the one to tell: whatever came to light first, it is

@@ -114,6 +114,7 @@ impl<'a> Gather<'a> {
         }
         let mut sets = Vec::new();
         let mut items: BTreeMap<(u64, u64), Vec<(usize, Item)>> = BTreeMap::new();
+        let mut expected = 0;
         let mut missing = Vec::new();
         for plans in &self.sets {
             let of_set = match jobs.cache() {
@@ -126,6 +127,7 @@ impl<'a> Gather<'a> {
             };
             missing.extend(of_set);
             let (set, of_set) = Set::new(&wanted, false)?;
+            expected += of_set.len();
             for item in of_set {
                 let range = item.range();
                 let start = place(&item.input)?;
@@ -139,7 +141,7 @@ impl<'a> Gather<'a> {
         }
         wants.sort_by_key(|want| (want.range.start, want.range.end));
 
-        let packing = Packing::new(sets, jobs, monitor);
+        let packing = Packing::new(sets, expected, jobs, monitor);
         let mut passing = Passing { files, packing, held: 0, monitor };
         pass(archive, wants, &mut passing)?;
         passing.packing.finish()?;

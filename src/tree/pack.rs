@@ -68,6 +68,7 @@ impl Wanted {
 }
 
 /// What is read in one go: an entry of a plain bundle, or all wanted ones of a compressed bundle.
+#[derive(Clone)]
 pub(super) struct Item {
     /// Its number among all items: of several faults the first item's is told.
     pub number: usize,

@@ -17,7 +17,8 @@ pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let in_usr = plan.staging.install_prefix.as_bytes() == b"usr";
     let kpack_dir = if in_usr { "lib/.kpack" } else { KPACK_FOLDER };
     let splitting = split::options(&args.splitting, Scope::Prefix, kpack_dir)?;
-    let jobs = cache::with(packaging_jobs(global), &args.packaging.caching)?;
+    let packaging = &args.packaging;
+    let jobs = cache::with(packaging_jobs(global), &packaging.caching, packaging.dry_run)?;
     let shards = read_shards(&args.input_shards_dir, &jobs, ui)?;
     let passed = passed_over_in_shards(&args.input_shards_dir)?;
     let definitions = plan.definitions.as_ref();

@@ -8,9 +8,10 @@ use indicatif::HumanBytes;
 use crate::args::Caching;
 use crate::output::Ui;
 
-/// Has a run use the cache that the arguments name.
-pub fn with(jobs: Jobs, args: &Caching) -> Result<Jobs> {
-    let cache = args.cache.as_deref().map(|dir| Cache::open(dir, args.cache_size)).transpose()?;
+/// Has a run use the cache that the arguments name, unless it makes nothing (`--dry-run`).
+pub fn with(jobs: Jobs, args: &Caching, dry_run: bool) -> Result<Jobs> {
+    let dir = args.cache.as_deref().filter(|_| !dry_run);
+    let cache = dir.map(|dir| Cache::open(dir, args.cache_size)).transpose()?;
     Ok(jobs.with_cache(cache))
 }
 

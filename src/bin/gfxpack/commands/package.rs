@@ -29,7 +29,8 @@ use crate::output::Ui;
 
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging, global.memory)?;
-    let jobs = cache::with(packaging_jobs(global), &args.packaging.caching)?;
+    let packaging = &args.packaging;
+    let jobs = cache::with(packaging_jobs(global), &packaging.caching, packaging.dry_run)?;
     let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;

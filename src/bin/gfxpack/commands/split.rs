@@ -26,7 +26,7 @@ use crate::table::printable;
 
 pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let options = options(&args.splitting, Scope::Component, KPACK_FOLDER)?;
-    let jobs = cache::with(jobs(global), &args.caching)?;
+    let jobs = cache::with(jobs(global), &args.caching, false)?;
     match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
         (Some(dir), _) => one(dir, args, &options, &jobs, ui),
         (None, Some(parent)) => batch(parent, args, &options, &jobs, ui),
