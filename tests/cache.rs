@@ -79,7 +79,7 @@ impl Bench {
         assert_eq!(ran.status, Some(0), "{}", ran.stderr);
         let made = snapshot(&self.out());
         fs::remove_dir_all(self.out()).unwrap();
-        (made, Said::new(&ran.stdout, ran.stderr))
+        (made, Said::new(&ran.stdout, &ran.stderr))
     }
 
     fn entries(&self, kind: &str) -> Vec<PathBuf> {
@@ -104,7 +104,7 @@ struct Said {
 }
 
 impl Said {
-    fn new(stdout: &str, stderr: String) -> Self {
+    fn new(stdout: &str, stderr: &str) -> Self {
         let document: Value = serde_json::from_str(stdout).unwrap();
         let json = document["cache"].clone();
         let of = |kind: &str| {
@@ -227,7 +227,7 @@ fn files_that_are_just_written_are_not_taken_for_unchanged() {
         .arg(&bench.shards)
         .args(["-type", "f", "-exec", "chmod", "u+w", "{}", "+"]));
     let (_, said) = bench.with("1", &[]);
-    assert!(bench.entries("package").len() < PACKAGES as usize, "{said:?}");
+    assert!((bench.entries("package").len() as u64) < PACKAGES, "{said:?}");
     settle();
     let (_, said) = bench.with("1", &[]);
     assert_eq!(said.kpacks, [KPACKS, 0], "by their content: {said:?}");
@@ -238,7 +238,8 @@ fn each_damaged_entry_is_told_removed_and_made_again() {
     let bench = Bench::new();
     let [one, two] = ["1", "2"].map(|version| bench.without(version));
     bench.with("1", &[]);
-    let damages: [(&str, fn(&mut Vec<u8>)); 4] = [
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 4] = [
         ("a bit", |bytes| {
             let at = bytes.len() / 3;
             bytes[at] ^= 4;
