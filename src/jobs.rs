@@ -4,7 +4,8 @@
 //! hands them to the pool, and takes the results back in order; so the output does not depend on the
 //! number of threads, and several drivers share the cores without pools inside pools.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -24,6 +25,25 @@ pub struct Jobs {
     /// How many archives of the input may be passed over at once.
     passes: Arc<Budget>,
     cache: Option<Cache>,
+    /// As many as threads: each thread that works has one.
+    cores: Arc<Budget>,
+}
+
+/// Leave to work in a thread beside the pool: so many threads as the run has work at a time, those of the pool among them.
+#[derive(Debug)]
+pub(crate) struct Core {
+    cores: Arc<Budget>,
+    permit: Option<Permit>,
+}
+
+impl Core {
+    /// Waits for something, and lets others work meanwhile.
+    pub(crate) fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> T {
+        self.permit = None;
+        let waited = wait();
+        self.permit = Some(self.cores.wait(1));
+        waited
+    }
 }
 
 /// The two ways to the workers: what is urgent overtakes what waits.
@@ -48,17 +68,17 @@ impl Jobs {
     pub fn new(threads: usize, memory: u64) -> Self {
         let (tasks, queue) = unbounded::<Task>();
         let (urgent, first) = unbounded::<Task>();
+        let cores = Budget::new(threads.max(1) as u64);
         let workers: Vec<_> = (0..threads.max(1))
             .map_while(|_| {
-                let (first, queue) = (first.clone(), queue.clone());
-                thread::Builder::new().spawn(move || work(&first, &queue)).ok()
+                let (first, queue, cores) = (first.clone(), queue.clone(), Arc::clone(&cores));
+                thread::Builder::new().spawn(move || work(&first, &queue, &cores)).ok()
             })
             .collect();
         assert!(!workers.is_empty(), "the system refuses to start a thread");
-        let budget = |limit| Arc::new(Budget { limit, used: Mutex::new(0), freed: Condvar::new() });
-        let passes = budget((threads as u64 / 2).max(1));
-        let tasks = Some(Senders { urgent, tasks });
-        Self { tasks, workers, budget: budget(memory), passes, cache: None }
+        let passes = Budget::new((threads as u64 / 2).max(1));
+        let (tasks, budget) = (Some(Senders { urgent, tasks }), Budget::new(memory));
+        Self { tasks, workers, budget, passes, cores, cache: None }
     }
 
     /// Has the work of the run use a cache.
@@ -77,6 +97,11 @@ impl Jobs {
     /// other takes what comes) and has buffers of its own, so there are half as many as workers.
     pub fn turn(&self) -> Turn {
         Turn { _permit: self.passes.wait(1) }
+    }
+
+    /// Waits for leave to work beside the pool. Who has it must not wait for the pool.
+    pub(crate) fn core(&self) -> Core {
+        Core { cores: Arc::clone(&self.cores), permit: Some(self.cores.wait(1)) }
     }
 
     /// The bound on the bytes that are in flight.
@@ -150,17 +175,123 @@ impl Jobs {
         let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
         results.into_iter().map(|r| r.expect("every item was driven")).collect()
     }
+
+    /// Drives items of which some need others: `needs` has for each item the numbers of those. At most `at_once` run at
+    /// a time, each in a thread of its own beside the pool; of those that are ready the one with the lowest number comes
+    /// first. `drive` gets the number, and what it calls once others may go on that need the item: when it returns at the
+    /// latest. What needs an item that failed is not driven: it has `None` among the results, which are in the order of
+    /// the items.
+    pub fn graph<R: Send, E: Send>(
+        &self,
+        at_once: usize,
+        needs: &[Vec<usize>],
+        drive: impl Fn(usize, &dyn Fn()) -> Result<R, E> + Sync,
+    ) -> Vec<Option<Result<R, E>>> {
+        let graph = Mutex::new(Graph::new(needs));
+        let changed = Condvar::new();
+        let locked = || graph.lock().unwrap_or_else(PoisonError::into_inner);
+        let release = |item| {
+            locked().release(item, needs);
+            changed.notify_all();
+        };
+        let next = || {
+            let mut graph = locked();
+            loop {
+                if let Some(item) = graph.ready.pop_first() {
+                    graph.running += 1;
+                    return Some(item);
+                }
+                if graph.running == 0 {
+                    return None;
+                }
+                graph = changed.wait(graph).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..at_once.min(needs.len()) {
+                scope.spawn(|| {
+                    while let Some(item) = next() {
+                        // Also where it panics, or others would wait for ever.
+                        let running = Running { graph: &graph, changed: &changed };
+                        let result = drive(item, &|| release(item));
+                        if result.is_ok() {
+                            release(item);
+                        }
+                        locked().results[item] = Some(result);
+                        drop(running);
+                    }
+                });
+            }
+        });
+        graph.into_inner().unwrap_or_else(PoisonError::into_inner).results
+    }
+}
+
+/// An item that is being driven.
+struct Running<'a, R, E> {
+    graph: &'a Mutex<Graph<R, E>>,
+    changed: &'a Condvar,
+}
+
+impl<R, E> Drop for Running<'_, R, E> {
+    fn drop(&mut self) {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
+        self.changed.notify_all();
+    }
+}
+
+/// What [`Jobs::graph`] knows of its items.
+struct Graph<R, E> {
+    /// For each item how many of those that it needs are not there yet.
+    missing: Vec<usize>,
+    ready: BTreeSet<usize>,
+    running: usize,
+    /// Whether what others need of an item is there.
+    released: Vec<bool>,
+    results: Vec<Option<Result<R, E>>>,
+}
+
+impl<R, E> Graph<R, E> {
+    fn new(needs: &[Vec<usize>]) -> Self {
+        let missing: Vec<usize> = needs.iter().map(Vec::len).collect();
+        Self {
+            ready: (0..needs.len()).filter(|&item| missing[item] == 0).collect(),
+            missing,
+            running: 0,
+            released: vec![false; needs.len()],
+            results: needs.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// What others need of the item is there.
+    fn release(&mut self, item: usize, needs: &[Vec<usize>]) {
+        if mem::replace(&mut self.released[item], true) {
+            return;
+        }
+        for (other, needs) in needs.iter().enumerate() {
+            let met = needs.iter().filter(|&&need| need == item).count();
+            if met > 0 {
+                self.missing[other] -= met;
+                if self.missing[other] == 0 {
+                    self.ready.insert(other);
+                }
+            }
+        }
+    }
 }
 
 /// Does tasks until there are no more senders, those that are urgent first.
-fn work(urgent: &Receiver<Task>, tasks: &Receiver<Task>) {
+fn work(urgent: &Receiver<Task>, tasks: &Receiver<Task>, cores: &Arc<Budget>) {
     loop {
         let next = select_biased! {
             recv(urgent) -> task => task.or_else(|_| tasks.recv()),
             recv(tasks) -> task => task.or_else(|_| urgent.recv()),
         };
         match next {
-            Ok(task) => task(),
+            Ok(task) => {
+                let _core = cores.wait(1);
+                task();
+            }
             Err(_) => return,
         }
     }
@@ -267,14 +398,20 @@ impl Drop for Jobs {
     }
 }
 
+/// So many bytes, or other things, of which what is left is waited for.
 #[derive(Debug)]
-struct Budget {
+pub(crate) struct Budget {
     limit: u64,
     used: Mutex<u64>,
     freed: Condvar,
 }
 
 impl Budget {
+    /// Nothing of it is taken.
+    pub(crate) fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self { limit, used: Mutex::new(0), freed: Condvar::new() })
+    }
+
     fn try_now(self: &Arc<Self>, bytes: u64) -> Option<Permit> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         (*used == 0 || used.saturating_add(bytes) <= self.limit).then(|| {
@@ -283,7 +420,8 @@ impl Budget {
         })
     }
 
-    fn wait(self: &Arc<Self>, bytes: u64) -> Permit {
+    /// Takes so much once it is there, or nothing is taken: then it may be more than there is.
+    pub(crate) fn wait(self: &Arc<Self>, bytes: u64) -> Permit {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used != 0 && used.saturating_add(bytes) > self.limit {
             used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner);
@@ -293,10 +431,20 @@ impl Budget {
     }
 }
 
+/// What was taken of a [`Budget`], until it is dropped.
 #[derive(Debug)]
-struct Permit {
+pub(crate) struct Permit {
     budget: Arc<Budget>,
     bytes: u64,
+}
+
+impl Permit {
+    /// Takes a part out, which can be given back apart.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { budget: Arc::clone(&self.budget), bytes }
+    }
 }
 
 impl Drop for Permit {
@@ -351,6 +499,40 @@ mod tests {
             done.map(|()| sum)
         });
         assert_eq!(sums, [1, 2, 3, 4, 5].map(|n| Ok(1225 * n)));
+    }
+
+    #[test]
+    fn what_an_item_needs_comes_before_it_and_nothing_after_a_failure() {
+        // 4 needs 0 and 2, which is ready early; 5 needs 1, which fails; 6 needs 5.
+        let needs = [vec![], vec![], vec![0], vec![], vec![0, 2], vec![1], vec![5, 0]];
+        for threads in [1, 2, 5] {
+            let order = Mutex::new(Vec::new());
+            let jobs = Jobs::new(threads, 1);
+            let results = jobs.graph(threads, &needs, |item, release| {
+                order.lock().unwrap().push(item);
+                if item == 2 {
+                    release();
+                    thread::sleep(std::time::Duration::from_millis(5));
+                }
+                if item == 1 { Err("one") } else { Ok(item * 10) }
+            });
+            let expected = [
+                Some(Ok(0)),
+                Some(Err("one")),
+                Some(Ok(20)),
+                Some(Ok(30)),
+                Some(Ok(40)),
+                None,
+                None,
+            ];
+            assert_eq!(results, expected);
+            let order = order.into_inner().unwrap();
+            let at = |item| order.iter().position(|&other| other == item).unwrap();
+            assert!(at(0) < at(2) && at(2) < at(4), "{order:?}");
+            if threads == 1 {
+                assert_eq!(order, [0, 1, 2, 3, 4]);
+            }
+        }
     }
 
     #[test]

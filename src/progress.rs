@@ -8,6 +8,9 @@ pub trait Monitor: Sync {
     /// So many more bytes of the phase's input are done.
     fn advance(&self, _bytes: u64) {}
 
+    /// The phase has so many bytes more (or fewer) than was foreseen.
+    fn foresee(&self, _more: i64) {}
+
     /// What is being worked on now (an artifact, a package).
     fn at(&self, _what: &str) {}
 

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::io::Read;
 
 use super::files::{cannot_read, longer_than_it_was};
+use super::together::Give;
 use crate::error::Result;
 use crate::md5_lanes::{BLOCK, LANES, Stream};
 use crate::tree::{Source, TreePath};
 
 /// What is read at a time. A multiple of [`BLOCK`].
-const CHUNK: usize = 256 * 1024;
+pub(super) const CHUNK: usize = 256 * 1024;
 
 /// A file to be read.
 #[derive(Debug, Clone, Copy)]
@@ -25,15 +26,18 @@ pub(super) struct Ahead<'a> {
     to_come: VecDeque<Content<'a>>,
     /// The file that is being read, which is the last in the window, and what is left of it.
     open: Option<(Content<'a>, Box<dyn Read + Send + 'a>, u64)>,
-    window: VecDeque<InWindow>,
+    window: VecDeque<InWindow<'a>>,
     /// Buffers in the window, and how many there may be.
     held: usize,
     most: usize,
     spare: Vec<Vec<u8>>,
+    /// Another writer that takes some of the files as well.
+    give: Option<Give<'a>>,
 }
 
 /// A file of which some is in the window.
-struct InWindow {
+struct InWindow<'a> {
+    path: &'a TreePath,
     /// All but the last are whole chunks.
     chunks: VecDeque<Vec<u8>>,
     /// Bytes at the front of `chunks` that are in the digest.
@@ -44,7 +48,7 @@ struct InWindow {
     whole: bool,
 }
 
-impl InWindow {
+impl InWindow<'_> {
     /// What of the first chunk that is not in the digest yet can go into it: whole blocks.
     fn ready(&self) -> &[u8] {
         let chunk = self.chunks.get(self.digested / CHUNK).map_or(&[][..], Vec::as_slice);
@@ -59,33 +63,52 @@ impl InWindow {
 }
 
 impl<'a> Ahead<'a> {
-    /// Will read these files, with at most about `memory` bytes waiting.
-    pub(super) fn new(files: impl IntoIterator<Item = Content<'a>>, memory: u64) -> Self {
+    /// Will read these files, with at most about `memory` bytes waiting. What another writer takes as well is handed on
+    /// to it.
+    pub(super) fn new(
+        files: impl IntoIterator<Item = Content<'a>>,
+        memory: u64,
+        give: Option<Give<'a>>,
+    ) -> Self {
+        let place = |content| give.as_ref().map_or(content, |give| give.place(content));
         Self {
-            to_come: files.into_iter().collect(),
+            to_come: files.into_iter().map(place).collect(),
             open: None,
             window: VecDeque::new(),
             held: 0,
             most: usize::try_from(memory / CHUNK as u64).unwrap_or(usize::MAX).max(1),
             spare: Vec::new(),
+            give,
         }
     }
 
     /// Gives the content of the next file in pieces, and returns its MD5.
     pub(super) fn next(&mut self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<[u8; 16]> {
         let mut rest = Vec::new();
+        self.fill()?;
+        let path =
+            self.window.front().expect("the caller asks for as many files as there are").path;
+        let handed_on = self.give.as_mut().is_some_and(|give| give.begin(path));
         loop {
             self.fill()?;
-            let file =
-                self.window.front_mut().expect("the caller asks for as many files as there are");
+            let file = self.window.front_mut().expect("it is there until its end");
             if file.first_is_done() {
                 let chunk = file.chunks.pop_front().expect("there is a first");
                 file.digested = file.digested.saturating_sub(chunk.len());
                 let end = chunk.len() - chunk.len() % BLOCK;
                 rest.extend_from_slice(&chunk[end..]);
-                take(&chunk)?;
                 self.held -= 1;
-                self.spare.push(chunk);
+                match self.give.as_mut().filter(|_| handed_on) {
+                    None => {
+                        take(&chunk)?;
+                        self.spare.push(chunk);
+                    }
+                    Some(give) => {
+                        let chunk = give.chunk(chunk)?;
+                        take(&chunk)?;
+                        give.done(chunk);
+                    }
+                }
             } else if file.chunks.is_empty() && file.whole {
                 let digest = file.digest.clone().finish(file.size, &rest);
                 self.window.pop_front();
@@ -104,6 +127,7 @@ impl<'a> Ahead<'a> {
                 let reader = content.source.open().map_err(|e| cannot_read(&content, e))?;
                 self.open = Some((content, reader, content.size));
                 self.window.push_back(InWindow {
+                    path: content.path,
                     chunks: VecDeque::new(),
                     digested: 0,
                     digest: Stream::new(),
@@ -113,7 +137,10 @@ impl<'a> Ahead<'a> {
                 continue;
             };
             let file = self.window.back_mut().expect("an open file is in it");
-            let mut chunk = self.spare.pop().unwrap_or_default();
+            let mut chunk = match (&self.give, self.spare.pop()) {
+                (Some(give), None) => give.buffer(),
+                (_, spare) => spare.unwrap_or_default(),
+            };
             let wanted = usize::try_from(*left).unwrap_or(CHUNK).min(CHUNK);
             chunk.resize(wanted, 0);
             reader.read_exact(&mut chunk).map_err(|e| cannot_read(content, e))?;
@@ -133,7 +160,7 @@ impl<'a> Ahead<'a> {
 
     /// Goes on with the digests of the first file and of those after it.
     fn digest(&mut self) {
-        let mut lanes: Vec<&mut InWindow> =
+        let mut lanes: Vec<&mut InWindow<'_>> =
             self.window.iter_mut().filter(|file| !file.ready().is_empty()).take(LANES).collect();
         let Some(len) = lanes.iter().map(|file| file.ready().len()).min() else { return };
         let mut digests: Vec<Stream> = lanes.iter().map(|file| file.digest.clone()).collect();

@@ -161,12 +161,47 @@ pub(super) struct Encoder<W: Write> {
     method: Method<W>,
     /// Whether content passes through at the moment.
     passing: bool,
+    /// Whether what was taken in is compressed before more is: a writer with one thread takes one core then, not one for itself
+    /// and one for zstd's thread.
+    inline: bool,
 }
 
 enum Method<W: Write> {
-    Zstd(zstd::Encoder<'static, W>, i32),
+    Zstd(zstd::Encoder<'static, Counted<W>>, i32),
     Xz(liblzma::write::XzEncoder<W>),
     None(W),
+}
+
+/// Counts what passes through.
+struct Counted<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let n = self.out.write(buf)?;
+        self.bytes += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Waits until zstd's threads have nothing to do. It waits for them where it gets nothing to take in and gives something out;
+/// what it gives is in `W` after the call that follows.
+fn settle<W: Write>(encoder: &mut zstd::Encoder<'static, Counted<W>>) -> io::Result<()> {
+    loop {
+        let before = encoder.get_ref().bytes;
+        // Does not end a block, as a flush would.
+        let _ = encoder.write(&[])?;
+        let _ = encoder.write(&[])?;
+        if encoder.get_ref().bytes == before {
+            return Ok(());
+        }
+    }
 }
 
 impl<W: Write> Encoder<W> {
@@ -175,7 +210,7 @@ impl<W: Write> Encoder<W> {
         let threads = u32::try_from(threads.clamp(1, 64)).expect("clamped");
         let method = match compression {
             Compression::Zstd { level, long } => {
-                let mut encoder = zstd::Encoder::new(out, level)?;
+                let mut encoder = zstd::Encoder::new(Counted { out, bytes: 0 }, level)?;
                 encoder.multithread(threads)?;
                 encoder.include_checksum(true)?;
                 if let Some(log) = long {
@@ -195,7 +230,7 @@ impl<W: Write> Encoder<W> {
             }
             Compression::None => Method::None(out),
         };
-        Ok(Self { method, passing: false })
+        Ok(Self { method, passing: false, inline: threads == 1 })
     }
 
     /// Says that a file of `size` bytes comes next, which begins with `start`. One that is compressed already is not worked
@@ -217,7 +252,7 @@ impl<W: Write> Encoder<W> {
     /// Ends the frame or stream and gives the writer back.
     pub(super) fn finish(self) -> io::Result<W> {
         match self.method {
-            Method::Zstd(encoder, _) => encoder.finish(),
+            Method::Zstd(encoder, _) => encoder.finish().map(|counted| counted.out),
             Method::Xz(encoder) => encoder.finish(),
             Method::None(out) => Ok(out),
         }
@@ -227,7 +262,13 @@ impl<W: Write> Encoder<W> {
 impl<W: Write> Write for Encoder<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match &mut self.method {
-            Method::Zstd(encoder, _) => encoder.write(buf),
+            Method::Zstd(encoder, _) => {
+                let n = encoder.write(buf)?;
+                if self.inline {
+                    settle(encoder)?;
+                }
+                Ok(n)
+            }
             Method::Xz(encoder) => encoder.write(buf),
             Method::None(out) => out.write(buf),
         }

@@ -20,12 +20,15 @@ pub mod read;
 pub mod render;
 pub mod room;
 pub mod rpm;
+mod schedule;
 pub mod scripts;
 pub mod set;
 mod share;
 mod shlibs;
 pub mod sign;
 pub mod spec;
+mod spool;
+mod together;
 pub mod version;
 
 pub use files::{is_library_name, is_searched};

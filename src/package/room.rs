@@ -35,7 +35,7 @@ impl Room {
             let (mut plain, mut archives) = (0u64, 0u64);
             for source in sources {
                 match source {
-                    Source::Kpack(plan) => archives += percent(source.work(), plan.is_compressed()),
+                    Source::Kpack(plan) => archives += plan.estimated_size(),
                     other => plain += other.work(),
                 }
             }

@@ -1,35 +1,26 @@
 //! Writing a set of packages into one directory.
 //!
-//! A package's kpack archives are built into a spool first, since a package states the length of a
-//! file before its bytes; both formats then read them from there, and they are removed when the
-//! package is done. Manifests of archives stand in generic packages, which come after the groups'.
-//!
-//! What a package takes out of archives of the input (`.tar.zst`) is needed in the order of the package,
-//! and an archive is a stream: so it is spooled, too, in a file without a name that is as large as those
-//! files of one package, by one pass over each archive.
+//! Each package is a step, and so is what fills the spools of several ([`super::spool`]); [`super::schedule`] says which
+//! step needs which, and which is the most urgent. Manifests of archives stand in generic packages, which need the groups'
+//! archives built, and do not wait for anything else.
 
-use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
 use super::compress::Compression;
 use super::render::Templates;
+use super::schedule::{Node, schedule};
 use super::share::{Bound, Share};
-use super::spec::{Kind, Package};
-use super::{Format, Options, cached, file_name, sign, write};
+use super::spec::Package;
+use super::spool::{Spooled, Wants};
+use super::{Format, Options, cached, file_name, sign, together, write};
 use crate::error::{Error, Errors, Result};
-use crate::jobs::Jobs;
+use crate::jobs::{Budget, Jobs};
 use crate::progress::Monitor;
 use crate::sign::Signer;
-use crate::tree::{
-    ArchiveFile, Destination, EntryKind, Gather, InputFile, KpackPlan, Source, TreePath, build,
-    by_archive,
-};
 
 /// How a set is written.
 #[derive(Debug)]
@@ -41,6 +32,11 @@ pub struct SetOptions {
     /// The memory that the run may take, in bytes: fewer packages are written at once, with fewer threads, until
     /// all fits. Where it is left out, all threads are used. Does not change the bytes.
     pub memory: Option<u64>,
+    /// Bytes that may wait on disk for packages because they come out of archives of the input, kpacks counted as before
+    /// compression. With more, an archive is passed over less often; once is enough where all that packages take from it, and
+    /// from others that they take from, is not more than this. Where it is left out, as much as the package has that takes
+    /// most. A single package may have more. Does not change the bytes.
+    pub spool: Option<u64>,
     /// Who signs `.rpm` packages.
     pub signer: Option<Arc<Signer>>,
     /// Whether the signer also signs each `.deb`, in a file beside it (see [`super::sign`]).
@@ -95,48 +91,71 @@ pub fn write_set(
     let spool = out.join(".spool");
     fs::create_dir(&spool).map_err(|e| Error::io("cannot make", &spool, e))?;
 
-    let (mut first, mut then): (Vec<&Package>, Vec<&Package>) =
-        packages.iter().partition(|package| matches!(package.kind, Kind::Group { .. }));
-    let formats = options.formats.len() as u64;
-    let total = packages.iter().map(|package| work(package) * formats + spooling(package)).sum();
-    monitor.begin("writing packages", total);
-    let mut faults = Vec::new();
-    for batch in [&mut first, &mut then] {
-        batch.sort_by_key(|package| Reverse(work(package)));
-        let share = bound.share(batch.len())?;
-        for done in jobs.drive_at_most(share.at_once, batch, |package| -> Result<_> {
-            monitor.at(&package.name);
-            let files = one(package, options, out, &spool, share, jobs, monitor)?;
-            cached::keep(package, options, &files, out, jobs);
-            Ok(files)
-        }) {
-            match done {
-                Ok(files) => written.extend(files),
-                Err(e) => faults.extend(e.into_vec()),
+    let formats = options.formats.len();
+    let (wants, items) = Wants::new(packages, formats as u64);
+    let largest = items.iter().map(|item| item.bytes).max().unwrap_or(0);
+    let room = options.spool.unwrap_or(largest);
+    let schedule = schedule(&items, room);
+    let room = Budget::new(room);
+    let share = bound.share(packages.len())?;
+    let works: Vec<u64> = items.iter().map(|item| item.work).collect();
+    let threads = share.threads(&works, jobs.threads());
+    monitor.begin("writing packages", works.iter().sum());
+    let spooled: Vec<Mutex<Spooled>> = packages.iter().map(|_| Mutex::default()).collect();
+    let locked = |package: usize| spooled[package].lock().unwrap_or_else(PoisonError::into_inner);
+    let done = jobs.graph(share.at_once, &schedule.needs, |step, release| -> Result<_> {
+        match &schedule.nodes[step] {
+            Node::Spool(batch) => {
+                let bytes = batch.iter().map(|&package| items[package].bytes).sum();
+                let mut permit = room.wait(bytes);
+                let filled = wants.spool(batch, packages, &spool, jobs, monitor)?;
+                for (&package, mut filled) in batch.iter().zip(filled) {
+                    filled.room = Some(permit.split(items[package].bytes));
+                    *locked(package) = filled;
+                }
+                Ok(Vec::new())
+            }
+            Node::Write(number) => {
+                let package = &packages[*number];
+                monitor.at(&package.name);
+                let mut spooled = std::mem::take(&mut *locked(*number));
+                let name = &package.name;
+                wants.by_itself(*number, name, &mut spooled, &spool, jobs, monitor)?;
+                release();
+                monitor.foresee(Wants::unforeseen(package).saturating_mul(formats as i64));
+                let share = Share { threads: threads[*number], ..share };
+                let package = spooled.substitute(package);
+                let files = one(&package, options, out, &spool, share, jobs, monitor)?;
+                drop(package);
+                spooled.remove()?;
+                cached::keep(&packages[*number], options, &files, out, jobs);
+                Ok(files)
             }
         }
-        if !faults.is_empty() {
-            break;
+    });
+    monitor.end();
+    // In the order of the packages, so that faults are told in one order, too.
+    let mut done: Vec<_> = schedule.nodes.iter().zip(done).collect();
+    done.sort_by_key(|(node, _)| match node {
+        Node::Spool(batch) => (batch.iter().min().copied(), false),
+        Node::Write(package) => (Some(*package), true),
+    });
+    let mut faults = Vec::new();
+    for (_, result) in done {
+        match result {
+            Some(Ok(files)) => written.extend(files),
+            Some(Err(e)) => faults.extend(e.into_vec()),
+            // What it needed failed.
+            None => {}
         }
     }
-    monitor.end();
     Errors::check((), faults)?;
     fs::remove_dir(&spool).map_err(|e| Error::io("cannot remove", &spool, e))?;
-    written.sort_by(|a, b| a.file.cmp(&b.file));
+    written.sort_by(|a: &PackageFile, b| a.file.cmp(&b.file));
     Ok(written)
 }
 
-fn work(package: &Package) -> u64 {
-    package.tree.iter().filter_map(|(_, entry)| entry.source()).map(Source::work).sum()
-}
-
-/// Bytes that are read once more, because they are spooled.
-fn spooling(package: &Package) -> u64 {
-    let sources = package.tree.iter().filter_map(|(_, entry)| entry.source());
-    let spooled = sources.filter(|source| source.archive().is_some());
-    spooled.filter(|source| !matches!(source, Source::Kpack(_))).map(Source::work).sum()
-}
-
+/// Writes a package in all formats.
 fn one(
     package: &Package,
     options: &SetOptions,
@@ -146,8 +165,6 @@ fn one(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<PackageFile>> {
-    let (spooled, package) = Spooled::build(package, spool, jobs, monitor)?;
-    let package = &package;
     let mut files = Vec::new();
     for (format, compression) in &options.formats {
         let name = file_name(package, *format);
@@ -159,20 +176,33 @@ fn one(
             spool_dir: spool.to_owned(),
             signer: options.signer.clone(),
         };
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|e| Error::io("cannot make", &path, e))?;
-        let report = write(package, *format, &options.templates, &how, &mut file, monitor)?;
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(|e| Error::io("cannot make", &path, e))?;
+        files.push(Writing { format: *format, how, name, path, file });
+    }
+    let templates = &options.templates;
+    let reports = match files.as_mut_slice() {
+        [deb, rpm] if share.together && (deb.format, rpm.format) == (Format::Deb, Format::Rpm) => {
+            let (of_deb, of_rpm) = ((&deb.how, &mut deb.file), (&rpm.how, &mut rpm.file));
+            together::write(package, templates, of_deb, of_rpm, jobs, monitor)?.into()
+        }
+        files => files
+            .iter_mut()
+            .map(|Writing { format, how, file, .. }| {
+                let _core = jobs.core();
+                write(package, *format, templates, how, file, monitor)
+            })
+            .collect::<Result<Vec<_>>>()?,
+    };
+    let mut written = Vec::new();
+    for (Writing { format, name, path, mut file, .. }, report) in files.into_iter().zip(reports) {
         let signature = match &options.signer {
-            Some(signer) if options.sign_debs && *format == Format::Deb => {
+            Some(signer) if options.sign_debs && format == Format::Deb => {
                 Some(sign::beside(&mut file, &path, signer, package.date)?)
             }
             _ => None,
         };
-        files.push(PackageFile {
+        written.push(PackageFile {
             package: package.name.clone(),
             file: name,
             size: report.size,
@@ -181,116 +211,14 @@ fn one(
             signature,
         });
     }
-    spooled.remove()?;
-    Ok(files)
+    Ok(written)
 }
 
-/// The archives of one package, on disk while it is written.
-struct Spooled(Vec<PathBuf>);
-
-impl Spooled {
-    /// Makes the package's archives, and gives the package with all that it takes out of archives of
-    /// the input in the spool instead.
-    fn build<'p>(
-        package: &'p Package,
-        spool: &Path,
-        jobs: &Jobs,
-        monitor: &dyn Monitor,
-    ) -> Result<(Self, Cow<'p, Package>), Error> {
-        let sources =
-            || package.tree.iter().filter_map(|(path, entry)| Some((entry.source()?, path)));
-        // A manifest states the sizes of archives of group packages that are perhaps not written.
-        let unbuilt: Vec<(Source, &TreePath)> = sources()
-            .filter_map(|(source, path)| match source {
-                Source::Kpm(kpm) => {
-                    Some(kpm.unbuilt().map(move |plan| (Source::Kpack(plan), path)))
-                }
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        let unbuilt = unbuilt.iter().map(|(source, path)| (source, *path));
-        let found = by_archive(sources().chain(unbuilt));
-        let mut paths = Vec::new();
-        let mut make = |plan| -> Result<(&KpackPlan, File, PathBuf), Error> {
-            let path = spool.join(format!("{}.{}.kpack", package.name, paths.len()));
-            let file = File::create_new(&path).map_err(|e| Error::io("cannot make", &path, e))?;
-            paths.push(path.clone());
-            Ok((plan, file, path))
-        };
-        let mut sets: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-        for (source, _) in found.others {
-            if let Source::Kpack(plan) = source {
-                sets.entry(plan.set()).or_default().push(make(plan)?);
-            }
-        }
-        for set in sets.values() {
-            build::kpacks(&of_set(set), jobs, monitor)?;
-        }
-        let mut substituted = Cow::Borrowed(package);
-        for (archive, sources) in found.archives {
-            let mut files = Vec::new();
-            let mut sets: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-            for (source, path) in sources {
-                match source {
-                    Source::Kpack(plan) => {
-                        sets.entry(plan.set()).or_default().push(make(plan)?);
-                    }
-                    source => files.push((source, path)),
-                }
-            }
-            let sets: Vec<_> = sets.values().map(|set| of_set(set)).collect();
-            substitute(&mut substituted, &archive, &files, sets, spool, jobs, monitor)?;
-        }
-        Ok((Self(paths), substituted))
-    }
-
-    fn remove(self) -> Result<(), Error> {
-        for path in &self.0 {
-            fs::remove_file(path).map_err(|e| Error::io("cannot remove", path, e))?;
-        }
-        Ok(())
-    }
-}
-
-fn of_set<'s>(
-    set: &'s [(&'s KpackPlan, File, PathBuf)],
-) -> Vec<(&'s KpackPlan, &'s File, &'s Path)> {
-    set.iter().map(|(plan, file, path)| (*plan, file, path.as_path())).collect()
-}
-
-/// Passes over an archive of the input: builds the `sets`, and spools the `files`, which the package
-/// then has from there.
-fn substitute(
-    package: &mut Cow<'_, Package>,
-    archive: &ArchiveFile,
-    files: &[(&Source, &TreePath)],
-    sets: Vec<Vec<(&KpackPlan, &File, &Path)>>,
-    spool: &Path,
-    jobs: &Jobs,
-    monitor: &dyn Monitor,
-) -> Result<(), Error> {
-    let file =
-        tempfile::tempfile_in(spool).map_err(|e| Error::io("cannot make a file in", spool, e))?;
-    let file = Arc::new(file);
-    let mut gather = Gather::default();
-    let mut places = Vec::new();
-    let mut at = 0;
-    for (source, path) in files {
-        let len = source.len().unwrap_or_default();
-        gather.file(source, Destination::At(spool, &file, at));
-        places.push(((*path).clone(), at, len));
-        at += len;
-    }
-    sets.into_iter().for_each(|set| gather.kpacks(set));
-    gather.run(archive, jobs, monitor)?;
-    let tree = &mut package.to_mut().tree;
-    for (path, offset, len) in places {
-        let Some(mut entry) = tree.remove(&path) else { continue };
-        let shown = archive.path().join(path.as_path());
-        let input = InputFile::spooled(shown, Arc::clone(&file), offset, len);
-        entry.kind = EntryKind::File(Source::File(Arc::new(input)));
-        tree.insert(path, entry).expect("the path was taken out");
-    }
-    Ok(())
+/// A file that is being written.
+struct Writing {
+    format: Format,
+    how: Options,
+    name: String,
+    path: PathBuf,
+    file: File,
 }

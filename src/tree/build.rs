@@ -55,7 +55,7 @@ fn build(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<Vec<blake3::Hash>>, Error> {
-    let (set, items) = Set::new(plans, identify)?;
+    let (set, items) = Set::new(plans, identify, &buffers())?;
     let mut packing = Packing::new(vec![set], items.len(), jobs, monitor);
     for item in items {
         packing.item(0, item, None)?;
@@ -66,7 +66,7 @@ fn build(
 /// The digests of the code objects of each plan, in its order: they are read, and no more.
 pub(super) fn identify(plans: &[&KpackPlan], jobs: &Jobs) -> Result<Vec<Vec<blake3::Hash>>, Error> {
     let archives = plans.iter().map(|plan| Archive::without_file(plan)).collect();
-    let (set, items) = Set::of(archives, true);
+    let (set, items) = Set::of(archives, true, &buffers());
     let mut packing = Packing::new(vec![set], items.len(), jobs, &Silent);
     for item in items {
         packing.item(0, item, None)?;
@@ -89,11 +89,16 @@ pub(super) struct Packing<'a, 'j> {
     /// Bundles whose hashes are still to be checked. Hashes of several together go up to eight times as
     /// fast, and are a third of the work otherwise; so bundles wait until they are eight, or large in sum.
     unchecked: Vec<(Item, Arc<Content>)>,
-    monitor: &'j dyn Monitor,
+    with: (&'j Jobs, &'j dyn Monitor),
 }
 
 /// Bytes of buffers that may wait for their next use.
 const BUFFERS: usize = 32 << 20;
+
+/// Buffers for the archives of a pass.
+pub(super) fn buffers() -> Arc<Buffers> {
+    Arc::new(Buffers::new(BUFFERS, usize::MAX))
+}
 
 /// A task for the pool.
 enum Work {
@@ -116,9 +121,12 @@ impl Work {
 }
 
 /// Stores what came of a task.
-fn take(sets: &mut [Set], done: Done, monitor: &dyn Monitor) -> Result<(), Fault> {
+fn take(sets: &mut [Set], done: Done, (jobs, monitor): (&Jobs, &dyn Monitor)) -> Result<(), Fault> {
     match done? {
-        Some((set, packed)) => Ok(sets[set].store(packed, monitor)?),
+        Some((set, packed)) => {
+            let _core = jobs.core();
+            Ok(sets[set].store(packed, monitor)?)
+        }
         None => Ok(()),
     }
 }
@@ -132,8 +140,8 @@ impl<'a, 'j> Packing<'a, 'j> {
         monitor: &'j dyn Monitor,
     ) -> Self {
         let queue = jobs.queue(Work::run);
-        let (memory, unchecked) = (jobs.in_flight(), Vec::new());
-        Self { sets, queue, memory, items: 0, expected, unchecked, monitor }
+        let (memory, unchecked, with) = (jobs.in_flight(), Vec::new(), (jobs, monitor));
+        Self { sets, queue, memory, items: 0, expected, unchecked, with }
     }
 
     /// Takes an item of a set. Its bytes are in `part`, or read from its input.
@@ -155,11 +163,11 @@ impl<'a, 'j> Packing<'a, 'j> {
         item: Item,
         part: Option<Part<Arc<Vec<u8>>>>,
     ) -> Result<(), Fault> {
-        let Self { sets, queue, memory, monitor, .. } = self;
+        let Self { sets, queue, memory, with, .. } = self;
         let most = *memory / 2;
         let mut push = |task: Task| {
             let cost = task.cost;
-            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *monitor))
+            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
         };
         if item.is_plain() {
             return push(item.task(part));
@@ -186,31 +194,31 @@ impl<'a, 'j> Packing<'a, 'j> {
         if self.unchecked.len() == Content::TOGETHER || self.items == self.expected {
             self.check()?;
         }
-        let Self { sets, queue, monitor, .. } = self;
+        let Self { sets, queue, with, .. } = self;
         item.tasks(&content, &mut |task: Task| {
             let cost = task.cost;
-            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *monitor))
+            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
         })
     }
 
     /// Has the hashes of bundles checked.
     fn check(&mut self) -> Result<(), Fault> {
-        let Self { sets, queue, unchecked, monitor, .. } = self;
+        let Self { sets, queue, unchecked, with, .. } = self;
         let bundles = std::mem::take(unchecked);
-        queue.push_urgent(Work::Check(bundles), 0, &mut |done| take(sets, done, *monitor))
+        queue.push_urgent(Work::Check(bundles), 0, &mut |done| take(sets, done, *with))
     }
 
     /// Of a fault and of those in what is under way, the one to tell: whatever came to light first, it is
     /// that of the item that came first. Nothing more can be packed then.
     fn first(&mut self, fault: Fault) -> Error {
-        let Self { sets, queue, unchecked, monitor, .. } = self;
+        let Self { sets, queue, unchecked, with, .. } = self;
         let mut first = fault;
         let mut tell = |fault: Fault| {
             if fault.order() < first.order() {
                 first = fault;
             }
         };
-        while let Err(fault) = queue.finish(&mut |done| take(sets, done, *monitor)) {
+        while let Err(fault) = queue.finish(&mut |done| take(sets, done, *with)) {
             tell(fault);
         }
         if let Err(fault) = pack::check(&std::mem::take(unchecked)) {
@@ -221,14 +229,14 @@ impl<'a, 'j> Packing<'a, 'j> {
 
     /// Stores what was packed elsewhere.
     pub fn store(&mut self, set: usize, packed: Packed) -> Result<(), Error> {
-        self.sets[set].store(packed, self.monitor)
+        self.sets[set].store(packed, self.with.1)
     }
 
     /// Waits until everything so far is stored, and good.
     pub fn settle(&mut self) -> Result<(), Error> {
         let checked = self.check();
-        let Self { sets, queue, monitor, .. } = self;
-        let settled = checked.and_then(|()| queue.finish(&mut |done| take(sets, done, *monitor)));
+        let Self { sets, queue, with, .. } = self;
+        let settled = checked.and_then(|()| queue.finish(&mut |done| take(sets, done, *with)));
         settled.map_err(|fault| self.first(fault))
     }
 
@@ -248,15 +256,18 @@ pub(super) struct Set<'a> {
 impl<'a> Set<'a> {
     /// Begins the archives; returns the items that they are made of, best taken in this order.
     /// With `identify`, [`Packing::finish`] gives the digests of their code objects.
-    pub fn new(plans: &[Wish<'a>], identify: bool) -> Result<(Self, Vec<Item>), Error> {
+    pub fn new(
+        plans: &[Wish<'a>],
+        identify: bool,
+        buffers: &Arc<Buffers>,
+    ) -> Result<(Self, Vec<Item>), Error> {
         let archives = plans.iter().map(|(plan, file, path)| Archive::new(plan, file, path));
-        Ok(Self::of(archives.collect::<Result<Vec<_>, _>>()?, identify))
+        Ok(Self::of(archives.collect::<Result<Vec<_>, _>>()?, identify, buffers))
     }
 
-    fn of(archives: Vec<Archive<'a>>, identify: bool) -> (Self, Vec<Item>) {
-        let buffers = Arc::new(Buffers::new(BUFFERS, usize::MAX));
-        let items = items(&archives, identify, &buffers);
-        (Self { archives, buffers }, items)
+    fn of(archives: Vec<Archive<'a>>, identify: bool, buffers: &Arc<Buffers>) -> (Self, Vec<Item>) {
+        let items = items(&archives, identify, buffers);
+        (Self { archives, buffers: Arc::clone(buffers) }, items)
     }
 
     fn store(&mut self, packed: Packed, monitor: &dyn Monitor) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
-use super::build::{Packing, Set};
+use super::build::{self, Packing, Set};
 use super::cached;
 use super::dir::set_mtime;
 use super::input::ArchiveFile;
@@ -114,7 +114,7 @@ impl<'a> Gather<'a> {
         }
         let mut sets = Vec::new();
         let mut items: BTreeMap<(u64, u64), Vec<(usize, Item)>> = BTreeMap::new();
-        let mut expected = 0;
+        let (mut expected, buffers) = (0, build::buffers());
         let mut missing = Vec::new();
         for plans in &self.sets {
             let of_set = match jobs.cache() {
@@ -126,7 +126,7 @@ impl<'a> Gather<'a> {
                 None => plans.clone(),
             };
             missing.extend(of_set);
-            let (set, of_set) = Set::new(&wanted, false)?;
+            let (set, of_set) = Set::new(&wanted, false, &buffers)?;
             expected += of_set.len();
             for item in of_set {
                 let range = item.range();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::input::{ArchiveFile, InputFile};
-use crate::fatbin::bundle::{Bundle, BundleEntry};
+use crate::fatbin::bundle::{Bundle, BundleEntry, Form};
 use crate::kpack::kpm::{Kpm, KpmFile};
 use crate::kpack::writer::Compression;
 use crate::read_at::ReadAt;
@@ -114,9 +114,12 @@ impl KpackPlan {
         self.objects().iter().map(|(object, _)| object.size()).sum()
     }
 
-    /// Whether its code objects are stored compressed.
-    pub(crate) fn is_compressed(&self) -> bool {
-        self.compression != Compression::None
+    /// About the size that the file will have, in bytes: code objects of libraries compress to a quarter, more or less.
+    pub fn estimated_size(&self) -> u64 {
+        match self.compression {
+            Compression::None => self.original_size(),
+            Compression::Zstd { .. } => self.original_size() / 4,
+        }
     }
 
     /// The distinct code objects in stored order, each with the kernels that it is.
@@ -138,8 +141,14 @@ impl KpackPlan {
         &self.set
     }
 
+    /// Whether some of its code objects are in compressed bundles: of those all that is wanted is best taken at a time.
+    pub(crate) fn is_from_compressed(&self) -> bool {
+        let mut bundles = self.kernels.iter().map(|kernel| &kernel.code_object.bundle);
+        bundles.any(|bundle| matches!(bundle.form, Form::Compressed(_)))
+    }
+
     /// The archive of the input that all its code objects are in, where there is one.
-    pub(super) fn archive(&self) -> Option<&Arc<ArchiveFile>> {
+    pub(crate) fn archive(&self) -> Option<&Arc<ArchiveFile>> {
         let mut archives =
             self.kernels.iter().map(|kernel| kernel.code_object.input.in_archive().map(|(a, _)| a));
         let first = archives.next()??;
@@ -150,7 +159,8 @@ impl KpackPlan {
         &self.group_name
     }
 
-    pub(super) fn compression(&self) -> Compression {
+    /// How its code objects are stored.
+    pub fn compression(&self) -> Compression {
         self.compression
     }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+#[cfg(doc)]
+use super::KpackPlan;
 use super::{EntryKind, Source, Tree};
 
 /// One entry of a listing.
@@ -17,6 +19,9 @@ pub struct Item {
     /// Size in bytes, where it is known before the file is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
+    /// About what it will have, where that is not known before: see [`KpackPlan::estimated_size`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_size: Option<u64>,
     /// What a link points at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
@@ -39,33 +44,19 @@ pub fn items(tree: &Tree) -> Vec<Item> {
                 EntryKind::File(Source::Pieces { .. }) => ("converted", None),
                 EntryKind::File(_) => ("file", None),
             };
-            let code_bytes = match entry.source() {
-                Some(Source::Kpack(plan)) => Some(plan.original_size()),
+            let plan = match entry.source() {
+                Some(Source::Kpack(plan)) => Some(plan),
                 _ => None,
             };
+            let size = entry.source().and_then(Source::len);
             Item {
                 path: path.to_string(),
                 kind,
                 mode: format!("{:04o}", entry.mode),
-                size: entry.source().and_then(Source::len),
+                size,
+                estimated_size: plan.filter(|_| size.is_none()).map(|plan| plan.estimated_size()),
                 target,
-                code_bytes,
-            }
-        })
-        .collect()
-}
-
-/// A line for each file and link.
-pub fn lines(tree: &Tree) -> Vec<String> {
-    items(tree)
-        .into_iter()
-        .filter(|item| item.kind != "directory")
-        .map(|Item { path, kind, mode, size, target, code_bytes }| match (target, size) {
-            (Some(target), _) => format!("{mode} {:>12} /{path} -> {target}", ""),
-            (None, Some(size)) => format!("{mode} {size:>12} /{path} ({kind})"),
-            (None, None) => {
-                let code = code_bytes.map_or(String::new(), |n| format!(" of {n} bytes of code"));
-                format!("{mode} {:>12} /{path} ({kind}{code})", "?")
+                code_bytes: plan.map(|plan| plan.original_size()),
             }
         })
         .collect()

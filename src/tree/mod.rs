@@ -22,7 +22,7 @@ pub mod read;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-pub(crate) use gather::{Destination, Gather, by_archive};
+pub(crate) use gather::{Destination, Gather};
 pub use input::{ArchiveFile, InputFile, OpenInput};
 pub use kpack::{BuiltKpack, CodeObjectAt, KpackPlan, KpmPlan, PlannedKernel};
 pub use path::{PathError, TreePath};

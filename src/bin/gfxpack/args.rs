@@ -426,6 +426,14 @@ pub struct Packaging {
     /// debian11, debian12, debian13, ubuntu20.04, ubuntu22.04, ubuntu24.04, el7, el8, el9, el10, sle15, sle16
     #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
     pub compat: Vec<System>,
+    /// What may wait on disk for packages, as 20GiB, where the input is archives
+    ///
+    /// A package needs its files in order, and an archive is a stream: so one pass over an archive puts what packages take from
+    /// it into files without a name, for as many packages at a time as have room here (kernels counted as before compression).
+    /// With more room there are fewer passes. The output directory's file system has it; the bytes of packages do not change.
+    /// [default: what the package takes that takes most, which is room for all packages of most archives]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub spool: Option<u64>,
     #[command(flatten)]
     pub caching: Caching,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gfxpack::error::{Error, Errors, Kind};
 use gfxpack::progress::Monitor;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::{Color, Global};
@@ -25,13 +25,31 @@ pub struct Ui {
     terminal: bool,
     phase: Mutex<Option<Phase>>,
     done: AtomicU64,
+    /// Bytes of the phase.
+    all: AtomicU64,
 }
 
 struct Phase {
     bar: Option<ProgressBar>,
     what: String,
-    bytes: u64,
+    begun: Instant,
     last_line: Instant,
+    /// What is being worked on.
+    at: String,
+}
+
+impl Phase {
+    /// How far it is, for a log: bytes, rate, time left, what is being worked on.
+    fn line(&self, done: u64, all: u64, elapsed: Duration) -> String {
+        let seconds = elapsed.as_secs().max(1);
+        let rate = done / seconds;
+        let left = all.saturating_sub(done).checked_div(rate).map_or_else(String::new, |left| {
+            format!(", {} left", HumanDuration(Duration::from_secs(left)))
+        });
+        let at = if self.at.is_empty() { String::new() } else { format!(" ({})", self.at) };
+        let (done, all, rate) = (HumanBytes(done), HumanBytes(all), HumanBytes(rate));
+        format!("{}: {done} of {all}, {rate}/s{left}{at}", self.what)
+    }
 }
 
 impl Ui {
@@ -50,6 +68,7 @@ impl Ui {
             terminal,
             phase: Mutex::new(None),
             done: AtomicU64::new(0),
+            all: AtomicU64::new(0),
         }
     }
 
@@ -177,6 +196,7 @@ impl Monitor for Ui {
             return;
         }
         self.done.store(0, Ordering::Relaxed);
+        self.all.store(bytes, Ordering::Relaxed);
         let bar = self.terminal.then(|| {
             let style = ProgressStyle::with_template(
                 "{prefix:>18} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} {wide_msg}",
@@ -184,7 +204,9 @@ impl Monitor for Ui {
             .expect("the template is valid");
             ProgressBar::new(bytes).with_style(style).with_prefix(what.to_owned())
         });
-        let phase = Phase { bar, what: what.to_owned(), bytes, last_line: Instant::now() };
+        let now = Instant::now();
+        let what = what.to_owned();
+        let phase = Phase { bar, what, begun: now, last_line: now, at: String::new() };
         *self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(phase);
     }
 
@@ -197,16 +219,28 @@ impl Monitor for Ui {
             Some(bar) => bar.set_position(done),
             None if phase.last_line.elapsed() >= LINE_EVERY => {
                 phase.last_line = Instant::now();
-                let (done, all) = (HumanBytes(done), HumanBytes(phase.bytes));
-                eprintln!("{}: {done} of {all}", phase.what);
+                let all = self.all.load(Ordering::Relaxed);
+                eprintln!("{}", phase.line(done, all, phase.begun.elapsed()));
             }
             None => {}
         }
     }
 
-    fn at(&self, what: &str) {
-        let Ok(phase) = self.phase.try_lock() else { return };
+    fn foresee(&self, more: i64) {
+        // Two's complement: adding it takes away what is negative.
+        let all = self.all.fetch_add(more.cast_unsigned(), Ordering::Relaxed);
+        let all = all.wrapping_add_signed(more);
+        let phase = self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(bar) = phase.as_ref().and_then(|phase| phase.bar.as_ref()) {
+            bar.set_length(all);
+        }
+    }
+
+    fn at(&self, what: &str) {
+        let mut phase = self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(phase) = phase.as_mut() else { return };
+        what.clone_into(&mut phase.at);
+        if let Some(bar) = &phase.bar {
             bar.set_message(what.to_owned());
         }
     }

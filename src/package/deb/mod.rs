@@ -16,15 +16,16 @@ use std::io::{self, Read, Seek, Write};
 
 use sha2::{Digest, Sha256};
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Content};
 use super::compress::{Compression, Encoder};
 use super::files::{self, Member, MemberKind};
 use super::render::{self, Templates};
 use super::spec::{Kind, Package};
+use super::together::Give;
 use super::{Format, Options, Report, shlibs};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
-use crate::tree::{Entry, Source, TreePath};
+use crate::tree::{Entry, Source, Tree, TreePath};
 
 /// Ten decimal digits: the first size that an `ar` header cannot say.
 const AR_LIMIT: u64 = 10_000_000_000;
@@ -37,6 +38,12 @@ pub fn write(
     out: &mut File,
     monitor: &dyn Monitor,
 ) -> Result<Report> {
+    let tree = tree(package, templates)?;
+    Plan::new(package, &tree, templates, options)?.write(options, out, None, monitor)
+}
+
+/// What the package installs: its tree, and what Debian's policy asks for.
+pub(super) fn tree(package: &Package, templates: &Templates) -> Result<Tree> {
     package.check(Format::Deb)?;
     let mut tree = package.tree.clone();
     for (path, bytes) in render::deb_docs(package, templates)? {
@@ -46,22 +53,57 @@ pub fn write(
                 .hint("the copyright file, the changelog and lintian's overrides are made by gfxpack: leave them out")
         })?;
     }
-    let members = files::members(package, &tree, Format::Deb)?;
-    let installed = installed_size(&members);
-    // Everything that can fail without I/O comes before it.
-    let texts = render::deb_texts(package, templates, installed)?;
-    refuse_too_large(package, &members, options.compression)?;
+    Ok(tree)
+}
 
-    let cannot_write = |e| Errors::from(files::cannot_write(package, Format::Deb, e));
-    let mut spool = tempfile::tempfile_in(&options.spool_dir)
-        .map_err(|e| Error::io("cannot make a temporary file in", &options.spool_dir, e))?;
-    let md5sums = write_data(package, &members, options, &mut spool, monitor)?;
-    let control = control_member(package, &texts, &members, md5sums, options.compression)
-        .map_err(cannot_write)?;
-    let (size, sha256) =
-        assemble(package, options.compression, &control, &mut spool, out).map_err(cannot_write)?;
-    let bytes = files::work(&members);
-    Ok(Report { size, installed_size: bytes, sha256, members: members.len() })
+/// All that can fail without I/O is done.
+pub(super) struct Plan<'a> {
+    package: &'a Package,
+    members: Vec<Member<'a>>,
+    texts: render::DebTexts,
+}
+
+impl<'a> Plan<'a> {
+    /// Plans the file; `tree` is of [`tree`].
+    pub(super) fn new(
+        package: &'a Package,
+        tree: &'a Tree,
+        templates: &Templates,
+        options: &Options,
+    ) -> Result<Self> {
+        let members = files::members(package, tree, Format::Deb)?;
+        let texts = render::deb_texts(package, templates, installed_size(&members))?;
+        refuse_too_large(package, &members, options.compression)?;
+        Ok(Self { package, members, texts })
+    }
+
+    /// The contents in the order in which they are written.
+    pub(super) fn contents(&self) -> Vec<Content<'a>> {
+        self.members.iter().filter_map(Member::content).collect()
+    }
+
+    /// Writes the file. What another writer takes as well goes to it through `give`.
+    pub(super) fn write(
+        &self,
+        options: &Options,
+        out: &mut File,
+        give: Option<Give<'_>>,
+        monitor: &dyn Monitor,
+    ) -> Result<Report> {
+        let Self { package, members, texts } = self;
+        let cannot_write = |e| Errors::from(files::cannot_write(package, Format::Deb, e));
+        let mut spool = tempfile::tempfile_in(&options.spool_dir)
+            .map_err(|e| Error::io("cannot make a temporary file in", &options.spool_dir, e))?;
+        // Lives to the end: it has the leave to work.
+        let mut contents = Ahead::new(self.contents(), options.read_ahead, give);
+        let md5sums = write_data(package, members, &mut contents, options, &mut spool, monitor)?;
+        let control = control_member(package, texts, members, md5sums, options.compression)
+            .map_err(cannot_write)?;
+        let (size, sha256) = assemble(package, options.compression, &control, &mut spool, out)
+            .map_err(cannot_write)?;
+        let bytes = files::work(members);
+        Ok(Report { size, installed_size: bytes, sha256, members: members.len() })
+    }
 }
 
 /// `Installed-Size`: kibibytes, each file and symbolic link rounded up, hard links once, one for any
@@ -129,6 +171,7 @@ fn link<'a>(member: &Member<'a>) -> &'a [u8] {
 fn write_data(
     package: &Package,
     members: &[Member<'_>],
+    contents: &mut Ahead<'_>,
     options: &Options,
     spool: &mut File,
     monitor: &dyn Monitor,
@@ -143,8 +186,6 @@ fn write_data(
     let mut sums: HashMap<&TreePath, [u8; 16]> = HashMap::new();
     // Symbolic links last, as dpkg-deb has them: what they point at is then there when they come.
     let is_link = |member: &&Member<'_>| matches!(member.kind, MemberKind::Symlink(_));
-    let contents = members.iter().filter_map(Member::content);
-    let mut contents = Ahead::new(contents, options.read_ahead);
     tar.member(tar::Type::Dir, b"./", b"", 0o755, package.date.max(0), 0).map_err(failed)?;
     let links = members.iter().filter(is_link);
     for member in members.iter().filter(|member| !is_link(member)).chain(links) {

@@ -54,6 +54,8 @@ const SYSTEM: [&str; 40] = [
 #[derive(Debug)]
 pub(super) struct Listed<'a> {
     pub(super) path: &'a TreePath,
+    /// The name under which the tree has the content: of a file with several names the first.
+    pub(super) file: &'a TreePath,
     pub(super) stat: Stat,
     pub(super) content: Content<'a>,
     /// As libcap reads them.
@@ -152,6 +154,7 @@ pub(super) fn list<'a>(members: &'a [Member<'a>]) -> Vec<Listed<'a>> {
         let number = |n: usize| u32::try_from(n).expect("a header of 256 MiB has fewer files");
         list.push(Listed {
             path: member.path,
+            file: target(member),
             stat: Stat {
                 index: number(i),
                 inode: number(set) + 1,

@@ -22,11 +22,12 @@ use sha2::{Digest, Sha256};
 use super::compress::{Compression, Encoder};
 use super::render::{self, Templates};
 use super::spec::{Arch, Package};
+use super::together::Take;
 use super::{Format, Options, Report};
 use super::{ahead, files};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
-use crate::tree::{Entry, Source};
+use crate::tree::{Entry, Source, Tree};
 use header::{Digests, Front, Pieces, Sizes};
 use list::{Class, Content, Listed};
 use preamble::{Dependency, List, Preamble, sense};
@@ -39,6 +40,13 @@ pub fn write(
     out: &mut File,
     monitor: &dyn Monitor,
 ) -> Result<Report> {
+    let tree = tree(package)?;
+    let members = members(package, &tree)?;
+    Plan::new(package, &members, templates, options)?.write(options, out, None, monitor)
+}
+
+/// What the package installs: its tree, and the licence.
+pub(super) fn tree(package: &Package) -> Result<Tree> {
     package.check(Format::Rpm)?;
     let mut tree = package.tree.clone();
     if let Some((path, text)) = render::rpm_license(package) {
@@ -48,33 +56,98 @@ pub fn write(
                 .hint("the licence file is made by gfxpack: leave it out")
         })?;
     }
-    let members = files::members(package, &tree, Format::Rpm)?;
-    let list = list::list(&members);
-    let installed: u64 = {
-        let counted =
-            |file: &&Listed<'_>| file.set.is_none_or(|set| set == file.stat.index as usize);
-        list.iter().filter(counted).map(|file| file.stat.size).sum()
-    };
-    let large = list.iter().any(|file| file.stat.size >= u64::from(u32::MAX));
-    let preamble = read_preamble(package, templates, installed, &list, large, options.compression)?;
+    Ok(tree)
+}
 
-    let failed = |e: io::Error| Errors::from(files::cannot_write(package, Format::Rpm, e));
-    let front =
-        Front { package, preamble: &preamble, list: &list, compression: options.compression };
-    let empty =
-        front.build(&Digests::placeholder(&list), &Sizes { installed, archive: 0, payload: 0 });
-    let empty = empty.map_err(failed)?;
-    let start = empty.bytes.len() as u64;
-    out.seek(SeekFrom::Start(start)).map_err(failed)?;
-    let (digests, archive, payload) =
-        write_payload(package, &list, large, options, &mut *out, monitor)?;
-    let sizes = Sizes { installed, archive, payload };
-    let mut pieces = front.build(&digests, &sizes).map_err(failed)?;
-    if let Some(signer) = &options.signer {
-        pieces.sign(signer, package.date)?;
+/// The members of the tree; see [`files::members`].
+pub(super) fn members<'a>(package: &Package, tree: &'a Tree) -> Result<Vec<files::Member<'a>>> {
+    files::members(package, tree, Format::Rpm)
+}
+
+/// All that can fail without I/O is done.
+pub(super) struct Plan<'a> {
+    package: &'a Package,
+    list: Vec<Listed<'a>>,
+    preamble: Preamble,
+    /// Bytes of all files, those with several names once.
+    installed: u64,
+    /// Whether a file is too large for the headers of the archive.
+    large: bool,
+}
+
+impl<'a> Plan<'a> {
+    /// Plans the file.
+    pub(super) fn new(
+        package: &'a Package,
+        members: &'a [files::Member<'a>],
+        templates: &Templates,
+        options: &Options,
+    ) -> Result<Self> {
+        let list = list::list(members);
+        let installed: u64 = {
+            let counted =
+                |file: &&Listed<'_>| file.set.is_none_or(|set| set == file.stat.index as usize);
+            list.iter().filter(counted).map(|file| file.stat.size).sum()
+        };
+        let large = list.iter().any(|file| file.stat.size >= u64::from(u32::MAX));
+        let preamble =
+            read_preamble(package, templates, installed, &list, large, options.compression)?;
+        Ok(Self { package, list, preamble, installed, large })
     }
-    let (size, sha256) = put_front(&pieces, start, payload, out).map_err(failed)?;
-    Ok(Report { size, installed_size: installed, sha256, members: list.len() })
+
+    /// The contents in the order in which they are written.
+    pub(super) fn contents(&self) -> Vec<ahead::Content<'a>> {
+        let in_order = in_order(&self.list).into_iter();
+        in_order.filter(|(_, with_content)| *with_content).filter_map(|(f, _)| content(f)).collect()
+    }
+
+    /// Writes the file. What another writer reads comes from there through `take`.
+    pub(super) fn write(
+        &self,
+        options: &Options,
+        out: &mut File,
+        mut take: Option<Take<'_>>,
+        monitor: &dyn Monitor,
+    ) -> Result<Report> {
+        let Self { package, list, preamble, installed, large } = self;
+        let installed = *installed;
+        let failed = |e: io::Error| Errors::from(files::cannot_write(package, Format::Rpm, e));
+        let front = Front { package, preamble, list, compression: options.compression };
+        let sizes = Sizes { installed, archive: 0, payload: 0 };
+        let empty = front.build(&Digests::placeholder(list), &sizes).map_err(failed)?;
+        let start = empty.bytes.len() as u64;
+        out.seek(SeekFrom::Start(start)).map_err(failed)?;
+        let (digests, archive, payload) =
+            write_payload(package, list, *large, options, take.as_mut(), &mut *out, monitor)?;
+        let sizes = Sizes { installed, archive, payload };
+        let mut pieces = front.build(&digests, &sizes).map_err(failed)?;
+        if let Some(signer) = &options.signer {
+            pieces.sign(signer, package.date)?;
+        }
+        let (size, sha256) = put_front(&pieces, start, payload, out).map_err(failed)?;
+        Ok(Report { size, installed_size: installed, sha256, members: list.len() })
+    }
+}
+
+/// The list in the order of the archive, and whether the content comes with this name: names of one file come after all
+/// others, and together, and the last of them has the content.
+fn in_order<'l, 'a>(list: &'l [Listed<'a>]) -> Vec<(&'l Listed<'a>, bool)> {
+    let (alone, mut together): (Vec<_>, Vec<_>) = list.iter().partition(|file| file.set.is_none());
+    together.sort_by_key(|file| (file.set, file.stat.index));
+    let last: HashMap<usize, u32> =
+        together.iter().filter_map(|file| Some((file.set?, file.stat.index))).collect();
+    let with_content = |file: &Listed<'_>| file.set.is_none_or(|set| last[&set] == file.stat.index);
+    alone.into_iter().chain(together).map(|file| (file, with_content(file))).collect()
+}
+
+/// What is read for a file.
+fn content<'a>(file: &Listed<'a>) -> Option<ahead::Content<'a>> {
+    match file.content {
+        Content::File(source) => {
+            Some(ahead::Content { path: file.file, source, size: file.stat.size })
+        }
+        _ => None,
+    }
 }
 
 /// Renders the preamble, reads it back, checks that it is this package's, and adds what rpmbuild adds.
@@ -197,6 +270,7 @@ fn write_payload(
     list: &[Listed<'_>],
     stripped: bool,
     options: &Options,
+    mut take: Option<&mut Take<'_>>,
     out: &mut File,
     monitor: &dyn Monitor,
 ) -> Result<(Digests, u64, u64)> {
@@ -207,16 +281,9 @@ fn write_payload(
     let mut digests = Digests::placeholder(list);
     let mut buffer = Vec::new();
 
-    // Names of one file come after all others, and together.
-    let alone = list.iter().filter(|file| file.set.is_none());
-    let mut together: Vec<&Listed<'_>> = list.iter().filter(|file| file.set.is_some()).collect();
-    together.sort_by_key(|file| (file.set, file.stat.index));
-    let last: HashMap<usize, u32> =
-        together.iter().filter_map(|file| Some((file.set?, file.stat.index))).collect();
     let mut of_sets: HashMap<usize, (String, Class)> = HashMap::new();
-    for file in alone.chain(together.iter().copied()) {
+    for (file, with_content) in in_order(list) {
         let name = [b"./", file.path.as_bytes()].concat();
-        let with_content = file.set.is_none_or(|set| last[&set] == file.stat.index);
         let mut stat = file.stat;
         if !with_content {
             stat.size = 0;
@@ -228,9 +295,9 @@ fn write_payload(
             Content::File(_) if !with_content => {}
             Content::File(source) => {
                 let mut sha256 = Sha256::new();
-                let content = ahead::Content { path: file.path, source, size: stat.size };
+                let content = ahead::Content { path: file.file, source, size: stat.size };
                 let mut class = None;
-                files::copy(&content, &mut buffer, |bytes| {
+                let mut each = |bytes: &[u8]| {
                     if class.is_none() {
                         class = Some(Class::of_content(bytes));
                         archive.encoder().out.file(bytes, stat.size).map_err(failed)?;
@@ -238,7 +305,11 @@ fn write_payload(
                     sha256.update(bytes);
                     monitor.advance(bytes.len() as u64);
                     archive.content(bytes).map_err(failed)
-                })?;
+                };
+                match &mut take {
+                    Some(take) => take.copy(&content, &mut buffer, &mut each)?,
+                    None => files::copy(&content, &mut buffer, &mut each)?,
+                }
                 let digest = render::hex(&sha256.finalize());
                 let class = class.unwrap_or_else(|| Class::of(file));
                 match file.set {
@@ -252,7 +323,7 @@ fn write_payload(
         }
         archive.pad().map_err(failed)?;
     }
-    for file in together {
+    for file in list {
         if let Some((digest, class)) = file.set.and_then(|set| of_sets.get(&set)) {
             digests.files[file.stat.index as usize].clone_from(digest);
             digests.classes[file.stat.index as usize] = *class;

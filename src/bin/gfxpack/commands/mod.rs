@@ -3,6 +3,7 @@
 mod build;
 mod cache;
 mod discover;
+mod dry_run;
 mod extract;
 mod inspect;
 mod meta;

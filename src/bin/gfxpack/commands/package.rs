@@ -1,6 +1,5 @@
 //! `gfxpack package`, and what it shares with `gfxpack build`
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,15 +14,15 @@ use gfxpack::package::render::Templates;
 use gfxpack::package::room::{self, Room};
 use gfxpack::package::set::{PackageFile, SetOptions};
 use gfxpack::package::spec::{Package as Planned, check_versions};
-use gfxpack::package::{Format, elfdeps, file_name, version};
+use gfxpack::package::{Format, elfdeps, version};
 use gfxpack::pipeline::{plan_packages, write_packages};
 use gfxpack::sign::Signer;
 use gfxpack::stage::{self, Options};
+use gfxpack::tree::TreePath;
 use gfxpack::tree::output::OutputDir;
-use gfxpack::tree::{TreePath, list};
 use indicatif::HumanBytes;
 
-use super::{cache, packaging_jobs, sign, source_date};
+use super::{cache, dry_run, packaging_jobs, sign, source_date};
 use crate::args::{Global, Package, Packaging};
 use crate::output::Ui;
 
@@ -160,18 +159,19 @@ pub fn finish(
     if let Some(signer) = &plan.signer {
         sign::tell(signer, ui);
     }
-    if args.dry_run {
-        let json = with_report(dry_run_json(packages, &args.format), report);
-        ui.result(&json, || dry_run_text(packages, &args.format));
-        return Ok(ExitCode::SUCCESS);
-    }
     let mut formats = args.format.clone();
     formats.sort();
     formats.dedup();
+    if args.dry_run {
+        let json = with_report(dry_run::json(packages, &formats, report), report);
+        ui.result(&json, || dry_run::text(packages, &formats, report, ui.is_verbose()));
+        return Ok(ExitCode::SUCCESS);
+    }
     let options = SetOptions {
         formats: formats.into_iter().map(|format| (format, compression(args, format))).collect(),
         templates: plan.templates.clone(),
         memory: plan.memory,
+        spool: args.spool,
         signer: plan.signer.clone(),
         sign_debs: args.deb_detached_signature,
     };
@@ -239,65 +239,4 @@ fn check_compat(args: &Packaging) -> Result<()> {
 fn with_report(mut json: serde_json::Value, report: &serde_json::Value) -> serde_json::Value {
     json["report"] = report.clone();
     json
-}
-
-fn dry_run_text(packages: &[Planned], formats: &[Format]) -> String {
-    let mut text = String::new();
-    for package in packages {
-        for format in formats {
-            text += &format!("{}\n", file_name(package, *format));
-        }
-        for (kind, relations) in &package.relations {
-            for relation in relations {
-                text += &format!("  {}: {}\n", kind.rpm_tag(), relation.rpm());
-            }
-        }
-        for (format, own) in own_relations(package, formats) {
-            for (kind, relations) in own {
-                for relation in relations {
-                    text += &format!("  {format} {kind}: {relation}\n");
-                }
-            }
-        }
-        for line in list::lines(&package.tree) {
-            text += &format!("  {line}\n");
-        }
-    }
-    text
-}
-
-/// The relations that one format alone has.
-fn own_relations<'p>(
-    package: &'p Planned,
-    formats: &[Format],
-) -> Vec<(Format, &'p BTreeMap<String, Vec<String>>)> {
-    let both = [(Format::Deb, &package.deb), (Format::Rpm, &package.rpm)];
-    both.into_iter().filter(|(format, _)| formats.contains(format)).collect()
-}
-
-fn dry_run_json(packages: &[Planned], formats: &[Format]) -> serde_json::Value {
-    let packages: Vec<_> = packages
-        .iter()
-        .map(|package| {
-            let files: Vec<_> = formats.iter().map(|format| file_name(package, *format)).collect();
-            let relations: Vec<_> = package
-                .relations
-                .iter()
-                .flat_map(|(kind, all)| {
-                    all.iter().map(|r| format!("{}: {}", kind.rpm_tag(), r.rpm()))
-                })
-                .collect();
-            let mut json = serde_json::json!({
-                "name": package.name,
-                "files": files,
-                "relations": relations,
-                "content": list::items(&package.tree),
-            });
-            for (format, own) in own_relations(package, formats) {
-                json[format!("{format}_relations")] = serde_json::json!(own);
-            }
-            json
-        })
-        .collect();
-    serde_json::json!({ "status": "planned", "packages": packages })
 }

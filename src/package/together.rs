@@ -1,0 +1,300 @@
+//! Both formats of a package at a time, from one reading of each file of the input.
+//!
+//! Two writers, each in a thread of its own: the `.deb`'s reads, and hands on each chunk that it takes out of its
+//! window ([`super::ahead`]) through a bounded channel; the `.rpm`'s takes the chunks from there. So MD5 goes on one
+//! side and SHA-256 on the other, and a single large package keeps two cores busy beside the threads that compress.
+//!
+//! The formats order files differently: a `.deb` walks directories (`lib/x/a` before `lib/x-y`), an `.rpm` sorts
+//! names as bytes (`lib/x-y` before `lib/x/a`) and has files of several names at the end. What stands in one order
+//! in both, as many bytes as possible, is handed on; the rest is copied first into a file without a name, from which each
+//! writer takes it when its turn comes.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
+
+use super::ahead::{CHUNK, Content};
+use super::files;
+use super::render::Templates;
+use super::spec::Package;
+use super::{Options, Report, deb, rpm};
+use crate::buffers::Buffers;
+use crate::error::{Error, Errors, Result};
+use crate::jobs::{Core, Jobs};
+use crate::progress::Monitor;
+use crate::tree::{InputFile, Source, TreePath};
+
+/// Chunks that wait for the second writer: about what its compression takes in at a time.
+const WAITING: usize = 32;
+
+/// What the channel holds at most, in bytes, with the chunks that the second writer works on and those that wait to be
+/// used again.
+pub(super) const MEMORY: u64 = 2 * (WAITING * CHUNK) as u64;
+
+/// Writes a package as `.deb` and as `.rpm`, each with its options into its file; returns the reports in this order.
+pub(super) fn write(
+    package: &Package,
+    templates: &Templates,
+    of_deb: (&Options, &mut File),
+    of_rpm: (&Options, &mut File),
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<[Report; 2]> {
+    let (deb_options, deb_out) = of_deb;
+    let (rpm_options, rpm_out) = of_rpm;
+    let trees = (deb::tree(package, templates)?, rpm::tree(package)?);
+    let deb = deb::Plan::new(package, &trees.0, templates, deb_options)?;
+    let members = rpm::members(package, &trees.1)?;
+    let rpm = rpm::Plan::new(package, &members, templates, rpm_options)?;
+    let shared = Shared::new(&deb.contents(), &rpm.contents(), &deb_options.spool_dir)?;
+
+    let (to, from) = bounded(WAITING);
+    let buffers = Arc::new(Buffers::new(WAITING * CHUNK, 1));
+    let gone = AtomicBool::new(false);
+    let (deb, rpm) = thread::scope(|scope| {
+        let shared = &shared;
+        let of_give = Arc::clone(&buffers);
+        let rpm = scope.spawn(move || {
+            let take = Take { shared, from, nth: 0, buffers, core: jobs.core() };
+            rpm.write(rpm_options, rpm_out, Some(take), monitor)
+        });
+        let core = jobs.core();
+        let give = Give { shared, to, nth: 0, buffers: of_give, gone: &gone, core };
+        let deb = deb.write(deb_options, deb_out, Some(give), monitor);
+        (deb, rpm.join().expect("a writer does not panic"))
+    });
+    match (deb, rpm) {
+        (Ok(deb), Ok(rpm)) => Ok([deb, rpm]),
+        // It stopped since the other one had.
+        (Err(_), Err(rpm)) if gone.into_inner() => Err(rpm),
+        (Err(fault), _) | (_, Err(fault)) => Err(fault),
+    }
+}
+
+/// How the files that both formats hold go from one reading to both.
+struct Shared<'a> {
+    /// Those whose chunks are handed on, which come in one order in both.
+    streamed: HashSet<&'a TreePath>,
+    /// Those that were read before, and lie in a file without a name.
+    kept: HashMap<&'a TreePath, Source>,
+}
+
+impl<'a> Shared<'a> {
+    /// `deb` and `rpm` are the contents in the order in which each writer asks for them. Copies what cannot be handed on
+    /// into a file in `spool_dir`.
+    fn new(deb: &[Content<'a>], rpm: &[Content<'a>], spool_dir: &Path) -> Result<Self> {
+        let places: HashMap<&TreePath, usize> =
+            rpm.iter().enumerate().map(|(place, content)| (content.path, place)).collect();
+        let in_both: Vec<(&Content<'a>, usize)> = deb
+            .iter()
+            .filter(|content| content.size > 0)
+            .filter_map(|content| Some((content, *places.get(content.path)?)))
+            .collect();
+        let weights: Vec<(usize, u64)> =
+            in_both.iter().map(|(content, place)| (*place, content.size)).collect();
+        let in_order = heaviest_in_order(&weights);
+        let mut shared = Self { streamed: HashSet::new(), kept: HashMap::new() };
+        let mut keeping: Option<(Arc<File>, u64)> = None;
+        let mut buffer = Vec::new();
+        for (nth, (content, _)) in in_both.iter().enumerate() {
+            if in_order.contains(&nth) {
+                shared.streamed.insert(content.path);
+                continue;
+            }
+            let Some(shown) = on_disk(content.source) else { continue };
+            let cannot = |e| Error::io("cannot make a temporary file in", spool_dir, e);
+            if keeping.is_none() {
+                keeping = Some((Arc::new(tempfile::tempfile_in(spool_dir).map_err(cannot)?), 0));
+            }
+            let (file, end) = keeping.as_mut().expect("just made");
+            let start = *end;
+            files::copy(content, &mut buffer, |bytes| {
+                let cannot = |e| Error::io("cannot write a temporary file in", spool_dir, e);
+                file.write_all_at(bytes, *end).map_err(cannot)?;
+                *end += bytes.len() as u64;
+                Ok(())
+            })?;
+            let kept = InputFile::spooled(shown.to_owned(), Arc::clone(file), start, content.size);
+            shared.kept.insert(content.path, Source::File(Arc::new(kept)));
+        }
+        Ok(shared)
+    }
+
+    /// The content, from where it is to be read.
+    fn place<'s>(&'s self, content: Content<'s>) -> Content<'s> {
+        Content { source: self.kept.get(content.path).unwrap_or(content.source), ..content }
+    }
+}
+
+/// The path of a file of the input that lies on disk as it is: reading any other source again is no reading of the input.
+fn on_disk(source: &Source) -> Option<&Path> {
+    match source {
+        Source::File(input) | Source::Pieces { input, .. } => input.on_disk(),
+        _ => None,
+    }
+}
+
+/// Of items with a place and a weight those, by number, whose places rise and whose weights have the largest sum.
+fn heaviest_in_order(items: &[(usize, u64)]) -> HashSet<usize> {
+    let places = items.iter().map(|(place, _)| place + 1).max().unwrap_or(0);
+    // A Fenwick tree: of the chains that end before a place, the heaviest weight, and its last item.
+    let mut best: Vec<(u64, Option<usize>)> = vec![(0, None); places + 1];
+    let mut before: Vec<Option<usize>> = Vec::with_capacity(items.len());
+    for (nth, &(place, weight)) in items.iter().enumerate() {
+        let mut heaviest = (0, None);
+        let mut at = place;
+        while at > 0 {
+            if best[at].0 > heaviest.0 {
+                heaviest = best[at];
+            }
+            at &= at - 1;
+        }
+        before.push(heaviest.1);
+        let chain = heaviest.0 + weight;
+        let mut at = place + 1;
+        while at <= places {
+            if chain > best[at].0 {
+                best[at] = (chain, Some(nth));
+            }
+            at += at & at.wrapping_neg();
+        }
+    }
+    let mut last = best.into_iter().max_by_key(|(weight, _)| *weight).and_then(|(_, last)| last);
+    let mut chosen = HashSet::new();
+    while let Some(nth) = last {
+        chosen.insert(nth);
+        last = before[nth];
+    }
+    chosen
+}
+
+/// A piece of the `nth` file that is handed on.
+struct Chunk {
+    nth: usize,
+    bytes: Arc<Vec<u8>>,
+}
+
+/// The writer's side that reads.
+pub(super) struct Give<'a> {
+    shared: &'a Shared<'a>,
+    to: Sender<Chunk>,
+    nth: usize,
+    buffers: Arc<Buffers>,
+    /// Whether the other writer was found to have stopped.
+    gone: &'a AtomicBool,
+    core: Core,
+}
+
+impl<'a> Give<'a> {
+    /// The content, from where it is to be read.
+    pub(super) fn place(&self, content: Content<'a>) -> Content<'a> {
+        self.shared.place(content)
+    }
+
+    /// The next file comes; returns whether its chunks are to be handed on.
+    pub(super) fn begin(&mut self, path: &TreePath) -> bool {
+        let streamed = self.shared.streamed.contains(path);
+        self.nth += usize::from(streamed);
+        streamed
+    }
+
+    /// Hands a chunk on, after which both have it.
+    pub(super) fn chunk(&mut self, bytes: Vec<u8>) -> Result<Arc<Vec<u8>>> {
+        let bytes = Arc::new(bytes);
+        let chunk = Chunk { nth: self.nth, bytes: Arc::clone(&bytes) };
+        let sent = match self.to.try_send(chunk) {
+            Ok(()) => true,
+            Err(TrySendError::Full(chunk)) => self.core.wait(|| self.to.send(chunk).is_ok()),
+            Err(TrySendError::Disconnected(_)) => false,
+        };
+        if !sent {
+            self.gone.store(true, Ordering::Relaxed);
+            return Err(Error::failed("the other format cannot be written").into());
+        }
+        Ok(bytes)
+    }
+
+    /// Takes a chunk back, which the other one may still have.
+    pub(super) fn done(&self, chunk: Arc<Vec<u8>>) {
+        if let Some(buffer) = Arc::into_inner(chunk) {
+            self.buffers.give_back(buffer);
+        }
+    }
+
+    /// A buffer for a chunk.
+    pub(super) fn buffer(&self) -> Vec<u8> {
+        self.buffers.take(CHUNK)
+    }
+}
+
+/// The side of the writer that has chunks from the other one.
+pub(super) struct Take<'a> {
+    shared: &'a Shared<'a>,
+    from: Receiver<Chunk>,
+    nth: usize,
+    buffers: Arc<Buffers>,
+    core: Core,
+}
+
+impl Take<'_> {
+    /// Gives the content of a file once, in pieces; see [`files::copy`].
+    pub(super) fn copy(
+        &mut self,
+        content: &Content<'_>,
+        buffer: &mut Vec<u8>,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if !self.shared.streamed.contains(content.path) {
+            return files::copy(&self.shared.place(*content), buffer, take);
+        }
+        self.nth += 1;
+        let mut left = content.size;
+        while left > 0 {
+            let other =
+                |what: &str| Errors::from(Error::failed(format!("/{}: {what}", content.path)));
+            let chunk = match self.from.try_recv() {
+                Ok(chunk) => Some(chunk),
+                Err(TryRecvError::Empty) => self.core.wait(|| self.from.recv().ok()),
+                Err(TryRecvError::Disconnected) => None,
+            };
+            let Some(Chunk { nth, bytes }) = chunk else {
+                return Err(other("the other format cannot be written"));
+            };
+            let rest = left.checked_sub(bytes.len() as u64).filter(|_| nth == self.nth);
+            left = rest.ok_or_else(|| other("the writers of both formats are not at one file"))?;
+            take(&bytes)?;
+            if let Some(buffer) = Arc::into_inner(bytes) {
+                self.buffers.give_back(buffer);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(items: &[(usize, u64)]) -> Vec<usize> {
+        let mut chosen: Vec<usize> = heaviest_in_order(items).into_iter().collect();
+        chosen.sort_unstable();
+        chosen
+    }
+
+    #[test]
+    fn the_most_bytes_that_stand_in_one_order_are_chosen() {
+        assert!(chosen(&[]).is_empty());
+        assert_eq!(chosen(&[(0, 5), (1, 5), (2, 5)]), [0, 1, 2]);
+        // A large directory before or behind a small file.
+        assert_eq!(chosen(&[(1, 100), (2, 100), (0, 5)]), [0, 1]);
+        assert_eq!(chosen(&[(1, 10), (2, 10), (0, 50)]), [2]);
+        assert_eq!(chosen(&[(3, 1), (0, 2), (4, 9), (1, 3), (2, 3)]), [1, 2]);
+        assert_eq!(chosen(&[(3, 1), (0, 2), (4, 9), (1, 6), (2, 6)]), [1, 3, 4]);
+    }
+}
