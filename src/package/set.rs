@@ -81,8 +81,9 @@ pub fn write_set(
         }
     }
     Errors::check((), faults)?;
-    let (mut written, packages) = cached::take(packages, options, out, jobs, monitor)?;
-    let packages = packages.as_slice();
+    let mut found = cached::take(packages, options, out, jobs, monitor)?;
+    let mut written = std::mem::take(&mut found.files);
+    let packages = found.missing.as_slice();
     let compressions: Vec<Compression> = options.formats.iter().map(|(_, how)| *how).collect();
     let bound = Bound {
         memory: options.memory,
@@ -107,7 +108,7 @@ pub fn write_set(
         for done in jobs.drive_at_most(share.at_once, batch, |package| -> Result<_> {
             monitor.at(&package.name);
             let files = one(package, options, out, &spool, share, jobs, monitor)?;
-            cached::keep(package, options, &files, out, jobs);
+            cached::keep(&found, package, options, &files, out, jobs);
             Ok(files)
         }) {
             match done {
