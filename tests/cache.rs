@@ -230,7 +230,7 @@ fn files_that_are_just_written_are_not_taken_for_unchanged() {
     assert!((bench.entries("package").len() as u64) < PACKAGES, "{said:?}");
     settle();
     let (_, said) = bench.with("1", &[]);
-    assert_eq!(said.kpacks, [KPACKS, 0], "by their content: {said:?}");
+    assert_eq!(said.kpacks[1], 0, "by their content: {said:?}");
 }
 
 #[test]
@@ -283,12 +283,15 @@ fn each_damaged_entry_is_told_removed_and_made_again() {
             bench.with("1", &[]);
         }
     }
-    // Under another's name.
+    // Each under another's name.
     let entries = bench.entries("package");
-    fs::rename(&entries[0], &entries[1]).unwrap();
+    let contents: Vec<_> = entries.iter().map(|entry| fs::read(entry).unwrap()).collect();
+    for (entry, content) in entries.iter().zip(contents.iter().cycle().skip(1)) {
+        fs::write(entry, content).unwrap();
+    }
     let (made, said) = bench.with("1", &[]);
     assert_same("exchanged", &one, &made);
-    assert_eq!(said.json["damaged"].as_array().unwrap().len(), 1, "{said:?}");
+    assert_eq!(said.json["damaged"].as_array().unwrap().len(), 19, "{said:?}");
     // Hints.
     for hint in bench.entries("hint") {
         let mut bytes = fs::read(&hint).unwrap();

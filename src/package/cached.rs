@@ -4,6 +4,7 @@
 //! the file lies where it lay and was not touched. A package is taken in all formats or in none, since all are written
 //! from one reading. What is to be signed is always made.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -27,16 +28,28 @@ struct Beside {
     archives: Vec<(u64, u64)>,
 }
 
-/// Takes into `out` what is in the cache. Returns the files, and the packages that have to be made.
+/// What was looked up in the cache.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Files of packages that were taken.
+    pub files: Vec<PackageFile>,
+    /// What has to be made.
+    pub missing: Vec<Package>,
+    /// What the files of those looked like before they were read, by name of the package. What looked otherwise, or could not be told,
+    /// is not kept.
+    before: HashMap<String, Key>,
+}
+
+/// Takes into `out` what is in the cache.
 pub(super) fn take(
     packages: &[Package],
     options: &SetOptions,
     out: &Path,
     jobs: &Jobs,
     monitor: &dyn Monitor,
-) -> Result<(Vec<PackageFile>, Vec<Package>)> {
+) -> Result<Found> {
     let Some(cache) = jobs.cache().filter(|_| options.signer.is_none()) else {
-        return Ok((Vec::new(), packages.to_vec()));
+        return Ok(Found { missing: packages.to_vec(), ..Found::default() });
     };
     let mut taken: Vec<Option<Vec<PackageFile>>> = packages.iter().map(|_| None).collect();
     // Manifests in generic packages state the sizes of the groups' archives.
@@ -52,8 +65,23 @@ pub(super) fn take(
         }
     }
     let missing = packages.iter().zip(&taken).filter(|(_, taken)| taken.is_none());
-    let missing = missing.map(|(package, _)| package.clone()).collect();
-    Ok((taken.into_iter().flatten().flatten().collect(), missing))
+    let missing: Vec<Package> = missing.map(|(package, _)| package.clone()).collect();
+    let before =
+        missing.iter().filter_map(|package| Some((package.name.clone(), looks(cache, package)?)));
+    let before = before.collect();
+    Ok(Found { files: taken.into_iter().flatten().flatten().collect(), missing, before })
+}
+
+/// What the files of a package look like.
+fn looks(cache: &Cache, package: &Package) -> Option<Key> {
+    let mut key = cache.key("looks");
+    for source in package.tree.iter().filter_map(|(_, entry)| entry.source()) {
+        // Manifests are made of archives that are perhaps not there yet, and of nothing else.
+        if !matches!(source, Source::Kpm(_)) {
+            source.identify(cache, &mut key)?;
+        }
+    }
+    Some(key.finish())
 }
 
 fn take_one(
@@ -100,6 +128,7 @@ fn take_one(
 
 /// Keeps what was made of a package.
 pub(super) fn keep(
+    found: &Found,
     package: &Package,
     options: &SetOptions,
     files: &[PackageFile],
@@ -107,7 +136,8 @@ pub(super) fn keep(
     jobs: &Jobs,
 ) {
     let Some(cache) = jobs.cache() else { return };
-    let keys = keys(cache, package, options);
+    let looks = looks(cache, package).filter(|now| found.before.get(&package.name) == Some(now));
+    let keys = looks.and_then(|_| keys(cache, package, options));
     let archives: Option<Vec<_>> = kpacks(&package.tree)
         .map(|plan| plan.built().map(|built| (built.size, built.kernel_count)))
         .collect();

@@ -77,8 +77,9 @@ pub fn write_set(
         }
     }
     Errors::check((), faults)?;
-    let (mut written, packages) = cached::take(packages, options, out, jobs, monitor)?;
-    let packages = packages.as_slice();
+    let mut found = cached::take(packages, options, out, jobs, monitor)?;
+    let mut written = std::mem::take(&mut found.files);
+    let packages = found.missing.as_slice();
     let compressions: Vec<Compression> = options.formats.iter().map(|(_, how)| *how).collect();
     let bound = Bound {
         memory: options.memory,
@@ -128,7 +129,7 @@ pub fn write_set(
                 let files = one(&package, options, out, &spool, share, jobs, monitor)?;
                 drop(package);
                 spooled.remove()?;
-                cached::keep(&packages[*number], options, &files, out, jobs);
+                cached::keep(&found, &packages[*number], options, &files, out, jobs);
                 Ok(files)
             }
         }

@@ -5,7 +5,7 @@
 //! its end. Code objects are compressed in the pool and stored in the order of the plan, whatever the
 //! order in which they come; what is in flight is bounded by the pool's budget.
 //!
-//! Where the run has a cache, archives are taken from there ([`super::cached`]), and kept there.
+//! Where the run has a cache, archives are taken from there, and kept there (`tree::cached`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

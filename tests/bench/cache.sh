@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # What the cache is worth, in one run:
 #   cache.sh SHARDS CONFIG [ARGUMENT…]      ARGUMENTs go to `gfxpack build`
-# Builds a copy of the shards (links) without a cache, with an empty one, again, under a new version and date as each night has them, after a copy
-# of all files (other times and inodes), and with some components changed under a new version.
-# CHANGED is a list of files below SHARDS whose kernels are changed for the last of them. RUNS (2) is how often; the least counts. WORK is a temporary
-# folder with room for the input once, the packages three times and the cache. Prints a Markdown table.
-# Needs: GNU time, cmp, python3.
+# Builds a copy of the shards without a cache, with an empty one, again, under a new version and date as each night has them, with some
+# kernels changed (CHANGED: files below SHARDS, in which a bit of the last code object is flipped), and after all files were copied anew (other
+# times and inodes). That outputs are the same is checked. RUNS (2) is how often; the least counts. WORK is a temporary folder with room for the
+# input twice, the packages three times, and the cache. Prints a Markdown table.
+# Needs: GNU time, python3.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
