@@ -215,6 +215,21 @@ fn an_archive_is_gone_through_once_for_the_plan_and_once_for_all_packages() {
     assert_same("directories", &expected, &snapshot(&dir.join("directories")));
 }
 
+/// Of one shard alone, since host code that differs between shards is compared, which reads it. A database's files are
+/// bundles, of which planning needs the tables.
+#[test]
+fn planning_goes_through_an_archive_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().canonicalize().unwrap();
+    packed(&dir.join("all"));
+    let shards = dir.join("shards");
+    copy_tree(&dir.join("all/gfx110X-build"), &shards.join("gfx110X-build"));
+    let files = traced(&build(&shards, &dir.join("out"), &["--dry-run"]), &shards);
+    let opened: Vec<_> = files.iter().filter(|(path, _)| path.is_file()).collect();
+    assert_eq!(opened.len(), 6, "{opened:#?}");
+    assert!(opened.iter().all(|(_, (times, _))| *times == 1), "{opened:#?}");
+}
+
 #[test]
 fn a_dry_run_reads_headers_alone() {
     let temp = tempfile::tempdir().unwrap();
@@ -300,6 +315,56 @@ fn a_dry_run_says_what_would_be_made_and_what_is_left_out() {
     assert!(!dir.join("out").exists());
 }
 
+/// Both writers stop, and the fault is told once.
+#[test]
+fn a_file_that_changes_on_the_way_is_one_error() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    let shards = dir.join("shards");
+    copy_tree(&example_shards(), &shards);
+    let jobs = Jobs::new(2, 64 << 20);
+    let groups = PackagingConfig::load(&example_config()).unwrap();
+    let definitions = PackagesConfig::load(&example_packages()).unwrap();
+    let splitting = split::Options { scope: split::Scope::Prefix, ..split::Options::default() };
+    let read = read_shards(&shards, &jobs, &Silent).unwrap();
+    let staging = staging(vec!["rocm-sysdeps".to_owned()]);
+    let (packages, _) =
+        plan_build(&read, &groups, Some(&definitions), &splitting, &staging, &jobs).unwrap();
+    let input = shards.join("gfx110X-build/sysdeps_lib_generic");
+    let changed = common::snapshot(&input);
+    let name = changed.keys().find(|name| name.ends_with("NOTICE.txt")).unwrap();
+    fs::write(input.join(name), "another text").unwrap();
+    let output = OutputDir::create(&dir.join("out"), false, &[]).unwrap();
+    let faults = write_packages(&packages, &options(), output, &jobs, &Silent).unwrap_err();
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(faults[0].contains("NOTICE.txt"), "{faults:#?}");
+    assert!(!dir.join("out").exists());
+}
+
+fn staging(only: Vec<String>) -> stage::Options {
+    stage::Options {
+        version: "7.1.0".to_owned(),
+        release: "1".to_owned(),
+        install_prefix: TreePath::new("opt/rocm").unwrap(),
+        source_date: None,
+        only,
+        relations: None,
+    }
+}
+
+fn options() -> SetOptions {
+    let zstd = Compression::default();
+    SetOptions {
+        formats: vec![(Format::Deb, zstd), (Format::Rpm, zstd)],
+        templates: Templates::built_in(),
+        memory: None,
+        spool: None,
+        signer: None,
+        sign_debs: false,
+    }
+}
+
 /// What a monitor was told, in bytes.
 #[derive(Default)]
 struct Told {
@@ -340,29 +405,13 @@ fn progress_ends_where_it_was_foreseen() {
     .into_iter()
     .enumerate()
     {
-        let staging = stage::Options {
-            version: "7.1.0".to_owned(),
-            release: "1".to_owned(),
-            install_prefix: TreePath::new("opt/rocm").unwrap(),
-            source_date: None,
-            only,
-            relations: None,
-        };
+        let staging = staging(only);
         let shards = read_shards(&shards, &jobs, &Silent).unwrap();
         let (packages, _) =
             plan_build(&shards, &groups, Some(&definitions), &splitting, &staging, &jobs).unwrap();
-        let zstd = Compression::default();
-        let options = SetOptions {
-            formats: vec![(Format::Deb, zstd), (Format::Rpm, zstd)],
-            templates: Templates::built_in(),
-            memory: None,
-            spool: None,
-            signer: None,
-            sign_debs: false,
-        };
         let told = Told::default();
         let output = OutputDir::create(&dir.join(format!("out{i}")), false, &[]).unwrap();
-        write_packages(&packages, &options, output, &jobs, &told).unwrap();
+        write_packages(&packages, &options(), output, &jobs, &told).unwrap();
         let (foreseen, done) = (told.foreseen.into_inner(), told.done.into_inner());
         // Manifests, texts that formats add, and what a conversion changes, are not foreseen: of small packages much.
         let tenth = foreseen / 10;

@@ -185,7 +185,8 @@ fn same_bytes_always(epoch: Option<&'static str>) {
     let mut ways = [
         Way::new("first run", program),
         Way::new("second run", program),
-        Way::new("--jobs 1", with(&["--jobs", "1"])),
+        // In the first both formats of a package go together, in the second one after the other.
+        Way::new("--jobs 1", with(&["--jobs", "1", "--memory", "256MiB"])),
         Way::new("--jobs 4", with(&["--jobs", "4", "--memory", "128MiB"])),
         Way::new("directories backwards", turned_round),
         Way::new("another place and environment", environment),

@@ -1,6 +1,6 @@
 //! Writing a set of packages into one directory.
 //!
-//! Each package is a step, and so is what fills the spools of several ([`super::spool`]); [`super::schedule`] says which
+//! Each package is a step, and so is what fills the spools of several (`package::spool`); `package::schedule` says which
 //! step needs which, and which is the most urgent. Manifests of archives stand in generic packages, which need the groups'
 //! archives built, and do not wait for anything else.
 

@@ -1,5 +1,7 @@
 //! Whether a database's `.co` or `.hsaco` file is for the ISA that its name says.
 
+use std::sync::Arc;
+
 use crate::database::Owner;
 use crate::error::Error;
 use crate::fatbin::bundle::{Bundle, is_bundle};
@@ -21,12 +23,18 @@ pub(super) fn check(path: &TreePath, input: &InputFile, owner: &Owner) -> Result
     let head = &mut head[..len];
     file.read_exact_at(head, 0).map_err(unreadable)?;
     let found = if is_bundle(head) {
-        let bundle = Bundle::read(&file, 0, file.len()).map_err(|e| {
-            Error::failed("is a damaged offload bundle")
-                .at(input.path())
-                .because(e)
-                .hint("it may have been cut off or changed: build or copy it again")
-        })?;
+        let read = || {
+            let bundle = Bundle::read(&file, 0, file.len());
+            bundle.map(Arc::new).map_err(|e| {
+                Error::failed("is a damaged offload bundle")
+                    .at(input.path())
+                    .because(e)
+                    .hint("it may have been cut off or changed: build or copy it again")
+            })
+        };
+        // Of a member of an archive it is known.
+        let known = input.bundles().get(&0).cloned();
+        let bundle = known.map_or_else(read, Ok)?;
         let device = bundle.device_entries().filter(|(_, entry)| entry.size > 0);
         let targets: Vec<_> = device.map(|(target, _)| target).collect();
         if targets.is_empty() || targets.iter().any(|target| owner.runs_target(target)) {

@@ -71,7 +71,7 @@ pub(super) struct Member {
 pub(super) struct Kept {
     /// Its bytes, by offset.
     pub ranges: Mutex<Ranges>,
-    /// The bundles in it that its wrappers point at, so far as they were recognised.
+    /// The bundles in it that its wrappers point at, so far as they were recognised; of a file that is a bundle that one.
     pub bundles: BTreeMap<u64, Arc<Bundle>>,
     /// What it asks of the loader, where it is a program and that could be told.
     pub needs: Option<Arc<Needs>>,

@@ -1,6 +1,7 @@
 //! What is kept of an archive's member while it streams by, so that planning need not read it again.
 //!
-//! Of a program or shared library that is its headers, tables and data, without offload bundles (of
+//! Of a file that is an offload bundle that is its entries: a kernel database has hundreds of them. Of a program or shared
+//! library that is its headers, tables and data, without offload bundles (of
 //! which the entries are kept) and without code. The bundles are found by their first bytes where a
 //! page begins. All of this only saves memory and time: what planning needs and was not kept is read
 //! from the archive again. When the member is over, planning's reads are tried, and nothing but what
@@ -52,8 +53,14 @@ pub(super) fn keep<E>(
     let mut ranges = Ranges::default();
     if !is_program(head) {
         ranges.push(0, &head[..head.len().min(HEAD)]);
+        let mut bundles = BTreeMap::new();
+        if is_bundle(head)
+            && let Ok(bundle) = Bundle::read(&Part { base: 0, bytes: head, len }, 0, len)
+        {
+            bundles.insert(0, Arc::new(bundle));
+        }
         window.go_to(len)?;
-        return Ok(Kept { ranges: Mutex::new(ranges), ..Kept::default() });
+        return Ok(Kept { ranges: Mutex::new(ranges), bundles, needs: None });
     }
     let code = code_segments(head);
     let last = last_part(head, len);

@@ -253,3 +253,27 @@ impl Monitor for Ui {
         self.note(message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress_has_bytes_rate_time_left_and_the_package() {
+        let now = Instant::now();
+        let phase = |at: &str| Phase {
+            bar: None,
+            what: "writing packages".to_owned(),
+            begun: now,
+            last_line: now,
+            at: at.to_owned(),
+        };
+        let line = phase("rocblas-gfx110X").line(2 << 30, 8 << 30, Duration::from_secs(16));
+        assert_eq!(
+            line,
+            "writing packages: 2.00 GiB of 8.00 GiB, 128.00 MiB/s, 48 seconds left (rocblas-gfx110X)"
+        );
+        let line = phase("").line(0, 8 << 30, Duration::from_millis(300));
+        assert_eq!(line, "writing packages: 0 B of 8.00 GiB, 0 B/s");
+    }
+}
