@@ -1,4 +1,4 @@
-//! The threads of a run, and the bound on the bytes that they hold at once.
+//! The threads of a run, the bound on the bytes that they hold at once, and the cache, where the run has one.
 //!
 //! There is one pool for the whole run. A *driver* (one file being written) cuts its work into items,
 //! hands them to the pool, and takes the results back in order; so the output does not depend on the
@@ -12,6 +12,8 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select_biased, unbounded};
 
+use crate::cache::Cache;
+
 type Task = Box<dyn FnOnce() + Send>;
 
 /// A pool of threads with a memory bound.
@@ -22,6 +24,7 @@ pub struct Jobs {
     budget: Arc<Budget>,
     /// How many archives of the input may be passed over at once.
     passes: Arc<Budget>,
+    cache: Option<Cache>,
     /// As many as threads: each thread that works has one.
     cores: Arc<Budget>,
 }
@@ -75,7 +78,19 @@ impl Jobs {
         assert!(!workers.is_empty(), "the system refuses to start a thread");
         let passes = Budget::new((threads as u64 / 2).max(1));
         let (tasks, budget) = (Some(Senders { urgent, tasks }), Budget::new(memory));
-        Self { tasks, workers, budget, passes, cores }
+        Self { tasks, workers, budget, passes, cores, cache: None }
+    }
+
+    /// Has the work of the run use a cache.
+    #[must_use]
+    pub fn with_cache(mut self, cache: Option<Cache>) -> Self {
+        self.cache = cache;
+        self
+    }
+
+    /// The cache that the run uses.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
     }
 
     /// Waits for leave to pass over an archive. One pass keeps two cores busy (one decompresses, the

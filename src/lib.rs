@@ -28,13 +28,14 @@
 //! - [`split`], [`recombine`], [`stage`], [`package`], [`verify`]: one folder a stage;
 //! - [`repo`]: repositories of packages;
 //! - [`discover`], [`inspect`]: what is in a tree of artifacts, what is in one file;
-//! - [`sign`]: OpenPGP signatures;
+//! - [`sign`]: OpenPGP signatures; [`cache`]: what a run keeps for the next one;
 //! - [`pipeline`] strings the stages together.
 //!
 //! Stages never import each other; only the binary prints, exits, or knows the command line.
 
 pub mod artifact;
 mod buffers;
+pub mod cache;
 pub mod config;
 pub mod database;
 mod date;

@@ -9,7 +9,18 @@ use std::path::{Path, PathBuf};
 /// Modules of the library by layer; each may use those of the layers below it and of its own layer,
 /// except that stages never use each other.
 const LAYERS: &[&[&str]] = &[
-    &["error", "date", "read_at", "buffers", "progress", "jobs", "md5_lanes", "msgpack", "sign"],
+    &[
+        "error",
+        "date",
+        "read_at",
+        "buffers",
+        "progress",
+        "cache",
+        "jobs",
+        "md5_lanes",
+        "msgpack",
+        "sign",
+    ],
     &["target", "elf", "fatbin", "kpack", "tarball"],
     &["tree", "artifact", "config", "database"],
     &["package"],

@@ -23,8 +23,8 @@ packages=(
   mmdebstrap
   # Other readers of packages, of capabilities, and of the archives of kernels.
   cpio libarchive-tools libcap2-bin python3 python3-msgpack python3-zstandard
-  # Shows what a run reads.
-  strace
+  # Shows what a run reads, makes system calls fail or wait, and kills a run in one; sends signals.
+  strace procps
   # User namespaces, for installs by users who are not root.
   util-linux
 )

@@ -7,6 +7,7 @@
 //! once; [`read`] reads them back. The same package gives the same bytes, whatever the number of threads.
 
 mod ahead;
+mod cached;
 mod capabilities;
 pub mod compat;
 pub mod compress;
@@ -18,6 +19,7 @@ pub mod lint;
 pub mod planned;
 pub mod read;
 pub mod render;
+pub mod room;
 pub mod rpm;
 mod schedule;
 pub mod scripts;

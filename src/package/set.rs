@@ -16,7 +16,7 @@ use super::schedule::{Node, schedule};
 use super::share::{Bound, Share};
 use super::spec::Package;
 use super::spool::{Spooled, Wants};
-use super::{Format, Options, file_name, sign, together, write};
+use super::{Format, Options, cached, file_name, sign, together, write};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::{Budget, Jobs};
 use crate::progress::Monitor;
@@ -77,6 +77,9 @@ pub fn write_set(
         }
     }
     Errors::check((), faults)?;
+    let mut found = cached::take(packages, options, out, jobs, monitor)?;
+    let mut written = std::mem::take(&mut found.files);
+    let packages = found.missing.as_slice();
     let compressions: Vec<Compression> = options.formats.iter().map(|(_, how)| *how).collect();
     let bound = Bound {
         memory: options.memory,
@@ -126,6 +129,7 @@ pub fn write_set(
                 let files = one(&package, options, out, &spool, share, jobs, monitor)?;
                 drop(package);
                 spooled.remove()?;
+                cached::keep(&found, &packages[*number], options, &files, out, jobs);
                 Ok(files)
             }
         }
@@ -137,7 +141,6 @@ pub fn write_set(
         Node::Spool(batch) => (batch.iter().min().copied(), false),
         Node::Write(package) => (Some(*package), true),
     });
-    let mut written = Vec::new();
     let mut faults = Vec::new();
     for (_, result) in done {
         match result {

@@ -12,6 +12,7 @@ use crate::artifact::{ArtifactTree, Shard};
 use crate::config::{PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
+use crate::package::room::{self, Room};
 use crate::package::set::{PackageFile, SetOptions, write_set};
 use crate::package::spec::Package;
 use crate::progress::Monitor;
@@ -175,7 +176,7 @@ pub fn plan_packages(
     stage::stage(artifacts, groups, definitions, staging)
 }
 
-/// Writes planned packages into an output directory.
+/// Writes planned packages into an output directory. Where the disk is full, one error says so, and what was needed.
 pub fn write_packages(
     packages: &[Package],
     options: &SetOptions,
@@ -183,7 +184,10 @@ pub fn write_packages(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<PackageFile>> {
-    let files = write_set(packages, options, output.part(), jobs, monitor)?;
+    let free = room::free(output.part());
+    let files = write_set(packages, options, output.part(), jobs, monitor).map_err(|errors| {
+        room::one_error(errors, Room::estimate(packages, &options.formats), free)
+    })?;
     output.finish()?;
     Ok(files)
 }

@@ -4,6 +4,8 @@
 //! compressed bundle is decompressed once for all of them, and a plain one is read from its start to
 //! its end. Code objects are compressed in the pool and stored in the order of the plan, whatever the
 //! order in which they come; what is in flight is bounded by the pool's budget.
+//!
+//! Where the run has a cache, archives are taken from there, and kept there (`tree::cached`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -13,16 +15,17 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::cached;
 use super::keep::Part;
 use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, PlannedKernel};
-use super::pack::{self, Fault, Item, Packed, Task, Wanted};
+use super::pack::{self, Fault, How, Item, Packed, Task, Wanted};
 use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::fatbin::bundle::Form;
 use crate::fatbin::content::Content;
 use crate::jobs::{Jobs, Queue};
 use crate::kpack::writer::{Compression, WriteError, Writer};
-use crate::progress::Monitor;
+use crate::progress::{Monitor, Silent};
 use crate::read_at::ReadAt;
 
 /// Builds archives, each into the file that goes with it: open for writing at its start, and the
@@ -33,13 +36,46 @@ pub fn kpacks(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<(), Error> {
-    let (set, items) = Set::new(plans, &buffers())?;
+    let Some(cache) = jobs.cache() else {
+        return build(plans, false, jobs, monitor).map(drop);
+    };
+    let missing = cached::take(cache, plans, jobs, monitor)?;
+    let plans: Vec<_> = missing.iter().map(|missing| missing.plan).collect();
+    let identities = build(&plans, true, jobs, monitor)?;
+    for (missing, identities) in missing.iter().zip(identities) {
+        missing.keep(cache, &identities);
+    }
+    Ok(())
+}
+
+/// Builds them; with `identify` gives the digests of the code objects of each, in the plan's order.
+fn build(
+    plans: &[Wish<'_>],
+    identify: bool,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Vec<Vec<blake3::Hash>>, Error> {
+    let (set, items) = Set::new(plans, identify, &buffers())?;
     let mut packing = Packing::new(vec![set], items.len(), jobs, monitor);
     for item in items {
         packing.item(0, item, None)?;
     }
-    packing.finish()
+    Ok(packing.finish()?.remove(0))
 }
+
+/// The digests of the code objects of each plan, in its order: they are read, and no more.
+pub(super) fn identify(plans: &[&KpackPlan], jobs: &Jobs) -> Result<Vec<Vec<blake3::Hash>>, Error> {
+    let archives = plans.iter().map(|plan| Archive::without_file(plan)).collect();
+    let (set, items) = Set::of(archives, true, &buffers());
+    let mut packing = Packing::new(vec![set], items.len(), jobs, &Silent);
+    for item in items {
+        packing.item(0, item, None)?;
+    }
+    Ok(packing.finish()?.remove(0))
+}
+
+/// An archive to be built, the file for it, and its path.
+pub(super) type Wish<'a> = (&'a KpackPlan, &'a File, &'a Path);
 
 /// Sets of archives, and the queue of the code objects that go into them.
 pub(super) struct Packing<'a, 'j> {
@@ -204,10 +240,10 @@ impl<'a, 'j> Packing<'a, 'j> {
         settled.map_err(|fault| self.first(fault))
     }
 
-    /// Ends the archives.
-    pub fn finish(mut self) -> Result<(), Error> {
+    /// Ends the archives. Gives the digests of their code objects, by set and archive, where they were wanted.
+    pub fn finish(mut self) -> Result<Vec<Vec<Vec<blake3::Hash>>>, Error> {
         self.settle()?;
-        self.sets.into_iter().try_for_each(Set::finish)
+        self.sets.into_iter().map(Set::finish).collect()
     }
 }
 
@@ -219,20 +255,29 @@ pub(super) struct Set<'a> {
 
 impl<'a> Set<'a> {
     /// Begins the archives; returns the items that they are made of, best taken in this order.
+    /// With `identify`, [`Packing::finish`] gives the digests of their code objects.
     pub fn new(
-        plans: &[(&'a KpackPlan, &'a File, &'a Path)],
+        plans: &[Wish<'a>],
+        identify: bool,
         buffers: &Arc<Buffers>,
     ) -> Result<(Self, Vec<Item>), Error> {
         let archives = plans.iter().map(|(plan, file, path)| Archive::new(plan, file, path));
-        let archives = archives.collect::<Result<Vec<_>, _>>()?;
-        let items = items(&archives, buffers);
-        Ok((Self { archives, buffers: Arc::clone(buffers) }, items))
+        Ok(Self::of(archives.collect::<Result<Vec<_>, _>>()?, identify, buffers))
+    }
+
+    fn of(archives: Vec<Archive<'a>>, identify: bool, buffers: &Arc<Buffers>) -> (Self, Vec<Item>) {
+        let items = items(&archives, identify, buffers);
+        (Self { archives, buffers: Arc::clone(buffers) }, items)
     }
 
     fn store(&mut self, packed: Packed, monitor: &dyn Monitor) -> Result<(), Error> {
-        let Packed { archive, object, stored, hash } = packed;
+        let Packed { archive, object, stored, hash, identity } = packed;
         let archive = &mut self.archives[archive];
         let size = archive.objects[object].0.size();
+        archive.identities[object] = identity;
+        if archive.writer.is_none() {
+            return Ok(());
+        }
         archive.offer(object, &stored, hash)?;
         if archive.plan.compression() == Compression::None {
             self.buffers.give_back(stored);
@@ -242,8 +287,8 @@ impl<'a> Set<'a> {
     }
 
     /// Ends the archives, of which all items have been stored.
-    fn finish(self) -> Result<(), Error> {
-        self.archives.into_iter().try_for_each(Archive::finish)
+    fn finish(self) -> Result<Vec<Vec<blake3::Hash>>, Error> {
+        self.archives.into_iter().map(Archive::finish).collect()
     }
 }
 
@@ -252,7 +297,10 @@ struct Archive<'a> {
     plan: &'a KpackPlan,
     path: &'a Path,
     objects: Vec<(&'a CodeObjectAt, Vec<&'a PlannedKernel>)>,
-    writer: Writer<BufWriter<&'a File>>,
+    /// `None` where the digests of the code objects are wanted, and not the archive.
+    writer: Option<Writer<BufWriter<&'a File>>>,
+    /// Digests of the objects, where they are wanted.
+    identities: Vec<Option<blake3::Hash>>,
     /// Code objects that are stored already, of those that were hashed.
     ordinals: HashMap<blake3::Hash, u32>,
     /// The object whose turn it is.
@@ -273,16 +321,22 @@ impl<'a> Archive<'a> {
         let out = BufWriter::with_capacity(256 * 1024, file);
         let writer = Writer::new(out, plan.group_name(), plan.isa(), plan.compression())
             .map_err(|e| failed(path, e))?;
-        Ok(Self {
+        Ok(Self { path, writer: Some(writer), ..Self::without_file(plan) })
+    }
+
+    fn without_file(plan: &'a KpackPlan) -> Self {
+        let objects = plan.objects();
+        Self {
             plan,
-            path,
-            objects: plan.objects(),
-            writer,
+            path: Path::new(""),
+            identities: vec![None; objects.len()],
+            objects,
+            writer: None,
             ordinals: HashMap::new(),
             next: 0,
             early: BTreeMap::new(),
             spool: None,
-        })
+        }
     }
 
     /// Takes an object's stored form: writes it if it is its turn, and then those whose turn it is by
@@ -326,33 +380,36 @@ impl<'a> Archive<'a> {
         stored: &[u8],
         hash: Option<blake3::Hash>,
     ) -> Result<(), Error> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
         let (at, kernels) = &self.objects[object];
         let size = at.size();
         let ordinal = match hash.and_then(|hash| self.ordinals.get(&hash).copied()) {
             Some(ordinal) => ordinal,
-            None => self.writer.push_frame(stored, size).map_err(|e| failed(self.path, e))?,
+            None => writer.push_frame(stored, size).map_err(|e| failed(self.path, e))?,
         };
         if let Some(hash) = hash {
             self.ordinals.insert(hash, ordinal);
         }
         for kernel in kernels {
-            self.writer
+            writer
                 .add_entry(&kernel.name, kernel.co_index, ordinal, size)
                 .map_err(|e| failed(self.path, e))?;
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<(), Error> {
+    fn finish(self) -> Result<Vec<blake3::Hash>, Error> {
+        let identities = self.identities.into_iter().flatten().collect();
+        let Some(writer) = self.writer else { return Ok(identities) };
         assert_eq!(self.next, self.objects.len(), "every object is stored");
-        let (mut out, written) = self.writer.finish().map_err(|e| failed(self.path, e))?;
+        let (mut out, written) = writer.finish().map_err(|e| failed(self.path, e))?;
         out.flush().map_err(|e| Error::output("cannot write", self.path, e))?;
         self.plan.set_built(BuiltKpack {
             size: written.size,
             kernel_count: written.kernel_count,
             path: self.path.to_owned(),
         });
-        Ok(())
+        Ok(identities)
     }
 }
 
@@ -366,7 +423,7 @@ fn failed(path: &Path, e: WriteError) -> Error {
 
 /// Cuts the archives' objects into tasks. Bundles come in the order in which the archives' sorted
 /// kernels name them first, so each archive gets its objects in its own order.
-fn items(archives: &[Archive], buffers: &Arc<Buffers>) -> Vec<Item> {
+fn items(archives: &[Archive], identify: bool, buffers: &Arc<Buffers>) -> Vec<Item> {
     let mut objects: Vec<(&PlannedKernel, &CodeObjectAt, Wanted)> = Vec::new();
     for (archive, built) in archives.iter().enumerate() {
         // Only code objects of one size can be equal, so only those are hashed.
@@ -380,7 +437,11 @@ fn items(archives: &[Archive], buffers: &Arc<Buffers>) -> Vec<Item> {
                 object,
                 entry: at.entry,
                 isa: built.plan.isa().clone(),
-                compression: built.plan.compression(),
+                how: How {
+                    compression: built.plan.compression(),
+                    identify,
+                    pack: built.writer.is_some(),
+                },
                 hashed: of_size[&at.size()] > 1,
             };
             objects.push((kernels[0], at, wanted));

@@ -17,6 +17,7 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use super::build::{self, Packing, Set};
+use super::cached;
 use super::dir::set_mtime;
 use super::input::ArchiveFile;
 use super::keep::Part;
@@ -114,8 +115,18 @@ impl<'a> Gather<'a> {
         let mut sets = Vec::new();
         let mut items: BTreeMap<(u64, u64), Vec<(usize, Item)>> = BTreeMap::new();
         let (mut expected, buffers) = (0, build::buffers());
+        let mut missing = Vec::new();
         for plans in &self.sets {
-            let (set, of_set) = Set::new(plans, &buffers)?;
+            let of_set = match jobs.cache() {
+                Some(cache) => cached::take(cache, plans, jobs, monitor)?,
+                None => Vec::new(),
+            };
+            let wanted: Vec<_> = match jobs.cache() {
+                Some(_) => of_set.iter().map(|missing| missing.plan).collect(),
+                None => plans.clone(),
+            };
+            missing.extend(of_set);
+            let (set, of_set) = Set::new(&wanted, false, &buffers)?;
             expected += of_set.len();
             for item in of_set {
                 let range = item.range();
@@ -133,7 +144,11 @@ impl<'a> Gather<'a> {
         let packing = Packing::new(sets, expected, jobs, monitor);
         let mut passing = Passing { files, packing, held: 0, monitor };
         pass(archive, wants, &mut passing)?;
-        passing.packing.finish()
+        passing.packing.finish()?;
+        if let Some(cache) = jobs.cache() {
+            missing.iter().for_each(|missing| missing.keep(cache, &[]));
+        }
+        Ok(())
     }
 }
 

@@ -11,11 +11,16 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::elf::{self, ElfError, Needs};
 use crate::fatbin::bundle::Bundle;
 use crate::read_at::{OpenFile, ReadAt, Window};
 use crate::tarball::decode::{Decoded, Format};
+
+/// Seconds. The times of a file are those of the kernel's last tick, and some file systems keep whole seconds: what is written
+/// within that time may not show.
+const RECENT: i64 = 3;
 
 /// What a file looked like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +151,29 @@ impl InputFile {
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// What tells it from any other content without reading, for as long as the file lies where it is and is not touched: device,
+    /// inode, size, times of its last modification and change. `None` where it is not on disk, is another one than was planned with,
+    /// or was touched so recently that it could be touched again without showing.
+    pub(crate) fn unchanged(&self) -> Option<[u64; 7]> {
+        let Place::Disk(planned) = &self.place else { return None };
+        let meta = self.path.symlink_metadata().ok()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs().cast_signed();
+        let newest = meta.mtime().max(meta.ctime());
+        let old = newest.checked_add(RECENT).is_some_and(|then| then <= now);
+        let sign = i64::cast_unsigned;
+        (old && planned.check(&meta).is_ok()).then(|| {
+            [
+                meta.dev(),
+                meta.ino(),
+                meta.len(),
+                sign(meta.mtime()),
+                sign(meta.mtime_nsec()),
+                sign(meta.ctime()),
+                sign(meta.ctime_nsec()),
+            ]
+        })
     }
 
     /// The archive that it is in and where its content begins, decompressed.

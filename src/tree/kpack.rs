@@ -164,6 +164,11 @@ impl KpackPlan {
         self.compression
     }
 
+    /// Says what came of it where nobody needed to build it: the package that it is in was made before.
+    pub(crate) fn set_made(&self, size: u64, kernel_count: u64) {
+        self.set_built(BuiltKpack { size, kernel_count, path: PathBuf::new() });
+    }
+
     /// Keeps what came of it. Building twice gives the same archive; the first one's place is kept.
     pub(super) fn set_built(&self, built: BuiltKpack) {
         let _ = self.built.set(built);

@@ -3,6 +3,7 @@
 //! Stages map trees to trees; nothing is read or written until a sink does it. Every directory above
 //! an entry is an entry itself.
 
+mod cached;
 mod gather;
 mod input;
 mod keep;

@@ -2,17 +2,50 @@
 //!
 //! Everything is made in `.{name}.gfxpack-part` beside the output and renamed when it is whole. The
 //! part directory is locked while a run works in it, so that two runs on one output do not mix, and
-//! one that a killed run left behind is recognised and removed.
+//! one that a killed run left behind is recognised and removed. A run that is asked to end removes its
+//! own ([`abandon`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 use crate::error::{Error, Errors, Result};
+
+/// The part directories of this process. Whoever holds the lock may place an output, or remove all of them.
+static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Gives up all outputs that this process is making: removes what there is of them, and from then on none is placed
+/// any more; one that is just being placed is placed as a whole first. For a process that is about to
+/// end, whose other threads may still be writing. Takes `within` at the most; what it does not get to the next run removes.
+pub fn abandon(within: Duration) {
+    let begun = Instant::now();
+    let parts = loop {
+        match PARTS.try_lock() {
+            Ok(parts) => break parts,
+            Err(std::sync::TryLockError::Poisoned(parts)) => break parts.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) if begun.elapsed() > within => return,
+            Err(std::sync::TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    for part in parts.iter() {
+        // Files that are being made meanwhile are in the way of one try; without the directory there are no more.
+        while begun.elapsed() < within && part.symlink_metadata().is_ok() {
+            let _ = remove_tree(part);
+        }
+    }
+    std::mem::forget(parts);
+}
+
+fn parts() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// An output directory that is being filled.
 #[derive(Debug)]
@@ -83,7 +116,18 @@ impl OutputDir {
         }
         part_name.push(".gfxpack-part");
         let part = parent.join(part_name);
-        let lock = lock_empty(&part, !label.is_empty())?;
+        let lock = if label.is_empty() {
+            // It is ours from the moment that it is there: nobody may ask this process to end between the two.
+            let mut parts = parts();
+            let lock = lock_empty(&part, false)?;
+            parts.push(part.clone());
+            lock
+        } else {
+            // It may wait long, and whoever asks this process to end meanwhile does not.
+            let lock = lock_empty(&part, true)?;
+            parts().push(part.clone());
+            lock
+        };
         let output = output.to_owned();
         Ok(Self { output, part, _lock: lock, beside, force, finished: false })
     }
@@ -123,18 +167,17 @@ impl OutputDir {
 
     /// Moves what was made to its place.
     pub fn finish(mut self) -> Result<()> {
+        let placing = parts();
         if self.beside {
             self.place_each()?;
             self.finished = true;
-            let _ = fs::remove_dir(&self.part);
         } else {
-            let old = self.place(&self.part, &self.output)?;
+            self.place(&self.part, &self.output)?;
             self.finished = true;
-            if old {
-                // What was replaced is now where the part was. A next run would remove it as well.
-                let _ = remove_tree(&self.part);
-            }
         }
+        drop(placing);
+        // What was replaced is now where the part was. A next run would remove it as well.
+        let _ = remove_tree(&self.part);
         Ok(())
     }
 
@@ -146,21 +189,17 @@ impl OutputDir {
         let mut names = listing.map_err(failed)?;
         names.sort_by_key(fs::DirEntry::file_name);
         for name in names {
-            let old = self.place(&name.path(), &self.output.join(name.file_name()))?;
-            if old {
-                let _ = remove_tree(&name.path());
-            }
+            self.place(&name.path(), &self.output.join(name.file_name()))?;
         }
         Ok(())
     }
 
-    /// Moves a finished directory to its place in one step. Returns whether what was there is now
-    /// where the directory was.
-    fn place(&self, from: &Path, to: &Path) -> Result<bool> {
+    /// Moves a finished directory to its place in one step. What was there is then where the directory was.
+    fn place(&self, from: &Path, to: &Path) -> Result<()> {
         let failed =
             |e: io::Error| Error::output("cannot move the finished output to its place", to, e);
         match fs::rename(from, to) {
-            Ok(()) => Ok(false),
+            Ok(()) => Ok(()),
             Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(failed(e).into()),
             Err(_) if !self.force => Err(Error::failed("something was put there during the run")
                 .at(to)
@@ -169,8 +208,7 @@ impl OutputDir {
             Err(_) => {
                 // Both are whole at every moment.
                 renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)
-                    .map_err(|e| failed(e.into()))?;
-                Ok(true)
+                    .map_err(|e| failed(e.into()).into())
             }
         }
     }
@@ -182,6 +220,7 @@ impl Drop for OutputDir {
             // Best effort: what cannot be removed now is removed by the next run.
             let _ = remove_tree(&self.part);
         }
+        parts().retain(|part| *part != self.part);
     }
 }
 
@@ -222,11 +261,11 @@ pub fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
         let input_real = real(input);
         if output_real.starts_with(&input_real) || input_real.starts_with(&output_real) {
             return Err(Error::usage(format!(
-                "the output and the input {} lie in one another",
+                "the output and {} lie in one another",
                 input.display()
             ))
             .at(output)
-            .hint("the input is never written to: name an output outside of it")
+            .hint("what is read is never written to: name an output outside of it")
             .into());
         }
     }

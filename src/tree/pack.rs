@@ -32,15 +32,25 @@ pub(super) struct Wanted {
     pub object: usize,
     pub entry: usize,
     pub isa: TargetId,
-    pub compression: Compression,
+    pub how: How,
     pub hashed: bool,
+}
+
+/// What is done with a code object.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    pub compression: Compression,
+    /// Its digest is wanted.
+    pub identify: bool,
+    /// It is wanted to be packed: else the digest alone.
+    pub pack: bool,
 }
 
 impl Wanted {
     /// Bytes that a code object of this size holds in memory while it is packed from a stream, and
     /// until it is written.
     fn streamed_cost(&self, size: u64) -> u64 {
-        match self.compression {
+        match self.how.compression {
             Compression::None => size,
             // Input and frame; a large one is streamed, and its frame rarely passes half its size.
             Compression::Zstd { .. } if size <= STREAM_OVER => size.saturating_mul(3) / 2,
@@ -50,7 +60,7 @@ impl Wanted {
 
     /// The same where its bytes are in memory before.
     fn held_cost(&self, size: u64) -> u64 {
-        match self.compression {
+        match self.how.compression {
             Compression::None => size,
             Compression::Zstd { .. } => size.saturating_mul(3) / 2,
         }
@@ -74,6 +84,8 @@ pub(super) struct Packed {
     pub object: usize,
     pub stored: Vec<u8>,
     pub hash: Option<blake3::Hash>,
+    /// Digest of the code object as it is in the input, where that is wanted.
+    pub identity: Option<blake3::Hash>,
 }
 
 /// Why a code object cannot be packed or stored.
@@ -164,7 +176,7 @@ impl Item {
         for wanted in wanted {
             let size = self.bundle.entries[wanted.entry].size;
             let bytes = Bytes::Of(Arc::clone(content));
-            let frame = if wanted.compression == Compression::None { size } else { size / 2 };
+            let frame = if wanted.how.compression == Compression::None { size } else { size / 2 };
             push(Task { item: self.only(wanted), bytes, cost: size.saturating_add(frame) })?;
         }
         Ok(())
@@ -298,7 +310,7 @@ impl Item {
                 self.bundle.offset
             ))
         };
-        let (stored, head) = store(wanted.compression, from, size, &self.buffers)
+        let Stored { stored, head, identity } = store(wanted.how, from, size, &self.buffers)
             .map_err(|e| self.fault(failed("cannot read the code object").because(e)))?;
         let header = CodeObjectHeader::parse(&head)
             .map_err(|e| self.fault(failed("is no code object").because(e)))?;
@@ -312,8 +324,9 @@ impl Item {
             archive: wanted.archive,
             object: wanted.object,
             // Equal code objects make equal frames, which are smaller to hash.
-            hash: wanted.hashed.then(|| blake3::hash(&stored)),
+            hash: (wanted.hashed && wanted.how.pack).then(|| blake3::hash(&stored)),
             stored,
+            identity,
         })
     }
 }
@@ -397,48 +410,69 @@ enum Origin<'a> {
     Slice(&'a [u8]),
 }
 
-/// The stored form of a code object, and its first bytes.
-fn store(
-    compression: Compression,
-    from: Origin,
-    size: u64,
-    buffers: &Buffers,
-) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let head_of = |bytes: &[u8]| bytes[..bytes.len().min(HEAD)].to_vec();
-    match (compression, from) {
-        (Compression::None, Origin::Held(bytes)) => {
-            let head = head_of(&bytes);
-            Ok((bytes, head))
+/// What [`store`] makes of a code object.
+struct Stored {
+    /// The stored form; empty where it is not to be packed.
+    stored: Vec<u8>,
+    /// The first bytes.
+    head: Vec<u8>,
+    /// The digest, where it is wanted.
+    identity: Option<blake3::Hash>,
+}
+
+/// The stored form of a code object.
+fn store(how: How, from: Origin, size: u64, buffers: &Buffers) -> io::Result<Stored> {
+    let of = |bytes: &[u8]| {
+        let head = bytes[..bytes.len().min(HEAD)].to_vec();
+        (head, how.identify.then(|| blake3::hash(bytes)))
+    };
+    let (stored, (head, identity)) = match (how.pack.then_some(how.compression), from) {
+        (None, Origin::Held(bytes)) => {
+            let of = of(&bytes);
+            buffers.give_back(bytes);
+            (Vec::new(), of)
         }
-        (Compression::None, Origin::Slice(bytes)) => {
+        (None, Origin::Slice(bytes)) => (Vec::new(), of(bytes)),
+        (None, Origin::Stream(stream)) => {
+            let mut seen = Seen::new(stream, how.identify);
+            if io::copy(&mut seen, &mut io::sink())? != size {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            (Vec::new(), seen.end())
+        }
+        (Some(Compression::None), Origin::Held(bytes)) => {
+            let of = of(&bytes);
+            (bytes, of)
+        }
+        (Some(Compression::None), Origin::Slice(bytes)) => {
             let mut stored = buffers.take(bytes.len());
             stored.clear();
             stored.extend_from_slice(bytes);
-            Ok((stored, head_of(bytes)))
+            (stored, of(bytes))
         }
-        (Compression::Zstd { level }, Origin::Slice(bytes)) => {
-            let frame = with_compressor(level, |compressor| compressor.compress_held(bytes))?;
-            Ok((frame, head_of(bytes)))
+        (Some(Compression::Zstd { level }), Origin::Slice(bytes)) => {
+            (with_compressor(level, |compressor| compressor.compress_held(bytes))?, of(bytes))
         }
-        (Compression::None, Origin::Stream(stream)) => {
+        (Some(Compression::None), Origin::Stream(stream)) => {
             let mut stored = buffers.take(usize::try_from(size).map_err(io::Error::other)?);
             stored.clear();
             stream.read_to_end(&mut stored)?;
-            let head = head_of(&stored);
-            Ok((stored, head))
+            let of = of(&stored);
+            (stored, of)
         }
-        (Compression::Zstd { level }, Origin::Held(bytes)) => {
+        (Some(Compression::Zstd { level }), Origin::Held(bytes)) => {
             let frame = with_compressor(level, |compressor| compressor.compress_held(&bytes))?;
-            let head = head_of(&bytes);
+            let of = of(&bytes);
             buffers.give_back(bytes);
-            Ok((frame, head))
+            (frame, of)
         }
-        (Compression::Zstd { level }, Origin::Stream(stream)) => {
-            let mut seen = Seen { stream, head: Vec::new() };
+        (Some(Compression::Zstd { level }), Origin::Stream(stream)) => {
+            let mut seen = Seen::new(stream, how.identify);
             let frame = with_compressor(level, |compressor| compressor.compress(&mut seen, size))?;
-            Ok((frame, seen.head))
+            (frame, seen.end())
         }
-    }
+    };
+    Ok(Stored { stored, head, identity })
 }
 
 /// Lends this thread's compressor for the level.
@@ -461,10 +495,21 @@ fn with_compressor(
 /// An ELF header's length.
 const HEAD: usize = 64;
 
-/// Passes a stream on, keeping its first bytes.
+/// Passes a stream on, keeping its first bytes, and its digest where that is wanted.
 struct Seen<'a> {
     stream: &'a mut dyn Read,
     head: Vec<u8>,
+    hasher: Option<blake3::Hasher>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(stream: &'a mut dyn Read, identify: bool) -> Self {
+        Self { stream, head: Vec::new(), hasher: identify.then(blake3::Hasher::new) }
+    }
+
+    fn end(self) -> (Vec<u8>, Option<blake3::Hash>) {
+        (self.head, self.hasher.map(|hasher| hasher.finalize()))
+    }
 }
 
 impl Read for Seen<'_> {
@@ -472,6 +517,9 @@ impl Read for Seen<'_> {
         let n = self.stream.read(buf)?;
         let wanted = HEAD.saturating_sub(self.head.len()).min(n);
         self.head.extend_from_slice(&buf[..wanted]);
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&buf[..n]);
+        }
         Ok(n)
     }
 }

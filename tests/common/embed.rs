@@ -1,5 +1,8 @@
 //! Bundles made by clang, compressed anew where wanted, and put into libraries by an assembler file.
 
+// Each test crate uses some of this.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;

@@ -21,7 +21,8 @@ use gfxpack::tree::TreePath;
     after_help = "One step from the shards of a build to packages:\n  \
         gfxpack build --input-shards-dir shards --config groups.json --packages packages.json \\\n    \
         --output-dir out --version 7.1.0 --release 1\n\n\
-        Exit status: 0 done, 1 failed, 2 wrong usage or configuration."
+        Exit status: 0 done, 1 failed, 2 wrong usage or configuration. Ctrl-C, SIGTERM and SIGHUP end\n\
+        a run within a second; unfinished output is removed."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -209,6 +210,20 @@ pub struct Splitting {
     pub gpu_targets: Option<Vec<TargetId>>,
 }
 
+/// What a run keeps for the next one.
+#[derive(Debug, ClapArgs)]
+pub struct Caching {
+    /// Directory that keeps what takes long to make for the next run: kpack archives by the digests of
+    /// their code objects, and with `build` and `package` whole packages. Everything that is taken from
+    /// it is checked; the output is the same with and without. Several runs can share it. Who can write
+    /// to it can change what is made: keep it to those who build. docs/cache.md has more
+    #[arg(long, value_name = "DIR", help_heading = "Cache")]
+    pub cache: Option<PathBuf>,
+    /// What it may take on disk, as 500MiB or 20GiB: what was not used for longest is removed
+    #[arg(long, value_name = "SIZE", default_value = "20GiB", help_heading = "Cache", value_parser = size, requires = "cache")]
+    pub cache_size: u64,
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Scope {
     /// One for each artifact and component
@@ -269,6 +284,8 @@ pub struct Split {
     pub output_dir: PathBuf,
     #[command(flatten)]
     pub splitting: Splitting,
+    #[command(flatten)]
+    pub caching: Caching,
     /// Accepted for existing scripts: nothing temporary is needed beside the output
     #[arg(long, value_name = "DIR")]
     pub tmp_dir: Option<PathBuf>,
@@ -434,6 +451,8 @@ pub struct Packaging {
     /// [default: what the package takes that takes most, which is room for all packages of most archives]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub spool: Option<u64>,
+    #[command(flatten)]
+    pub caching: Caching,
     #[command(flatten)]
     pub signing: Signing,
     /// Also sign each .deb, in FILE.deb.asc beside it. dpkg and apt do not look at it: apt trusts the
@@ -899,7 +918,8 @@ fn size(text: &str) -> Result<u64, String> {
         "K" | "KiB" => 1 << 10,
         "M" | "MiB" => 1 << 20,
         "G" | "GiB" => 1 << 30,
-        _ => return Err("expected a number with KiB, MiB or GiB".into()),
+        "T" | "TiB" => 1 << 40,
+        _ => return Err("expected a number with KiB, MiB, GiB or TiB".into()),
     };
     let number: Option<u64> = digits.parse().ok();
     number.and_then(|n| n.checked_mul(factor)).ok_or_else(|| "expected a size as 256MiB".into())

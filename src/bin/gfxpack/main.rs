@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod output;
+mod signals;
 mod table;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     give_memory_back();
     // A reader that goes away (`gfxpack inspect … | head`) is no reason for a message.
     let args = Args::parse();
+    signals::end_cleanly();
     let ui = output::Ui::new(&args.global);
     match commands::run(&args, &ui) {
         Ok(code) => code,

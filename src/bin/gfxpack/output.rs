@@ -74,6 +74,7 @@ impl Ui {
 
     /// Prints errors with their causes and hints; returns the exit status.
     pub fn fail(&self, errors: &Errors) -> ExitCode {
+        crate::signals::wait_if_ending();
         self.clear();
         for error in errors.iter() {
             self.error(error);
@@ -90,6 +91,7 @@ impl Ui {
 
     /// Prints an error with its causes and hint.
     pub fn error(&self, error: &Error) {
+        crate::signals::wait_if_ending();
         eprintln!("{} {error}", self.paint("31;1", "error:"));
         let mut cause = StdError::source(error);
         while let Some(source) = cause {

@@ -10,15 +10,16 @@ use gfxpack::pipeline::plan_build;
 use gfxpack::split::{KPACK_FOLDER, Scope};
 
 use super::package::{Plan, finish};
-use super::{package, packaging_jobs, passed_over_json, passed_over_line, recombine, split};
+use super::{cache, package, packaging_jobs, passed_over_json, passed_over_line, recombine, split};
 use crate::args::{Build, Global};
 use crate::output::Ui;
 
 pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
-    let jobs = packaging_jobs(global);
+    let packaging = &args.packaging;
+    let jobs = cache::with(packaging_jobs(global), &packaging.caching, packaging.dry_run)?;
     let Planned { plan, packages, report, .. } = planned(args, global, &jobs, ui)?;
     let input = &args.input_shards_dir;
-    finish(&packages, &report, &args.packaging, &plan, input, &jobs, ui)
+    finish(&packages, &report, packaging, &plan, input, &jobs, ui)
 }
 
 /// All that is known before anything is written.

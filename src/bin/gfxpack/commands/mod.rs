@@ -1,6 +1,7 @@
 //! One file a command: from arguments to options, one call, a report.
 
 mod build;
+mod cache;
 mod discover;
 mod dry_run;
 mod extract;

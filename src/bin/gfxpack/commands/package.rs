@@ -11,6 +11,7 @@ use gfxpack::jobs::Jobs;
 use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
 use gfxpack::package::render::Templates;
+use gfxpack::package::room::{self, Room};
 use gfxpack::package::set::{PackageFile, SetOptions};
 use gfxpack::package::spec::{Package as Planned, check_versions};
 use gfxpack::package::{Format, elfdeps, version};
@@ -21,13 +22,14 @@ use gfxpack::tree::TreePath;
 use gfxpack::tree::output::OutputDir;
 use indicatif::HumanBytes;
 
-use super::{dry_run, packaging_jobs, sign, source_date};
+use super::{cache, dry_run, packaging_jobs, sign, source_date};
 use crate::args::{Global, Package, Packaging};
 use crate::output::Ui;
 
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging, global.memory)?;
-    let jobs = packaging_jobs(global);
+    let packaging = &args.packaging;
+    let jobs = cache::with(packaging_jobs(global), &packaging.caching, packaging.dry_run)?;
     let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
         plan_packages(&artifacts, &plan.groups, plan.definitions.as_ref(), &plan.staging)?;
@@ -164,11 +166,14 @@ pub fn finish(
         return Ok(ExitCode::SUCCESS);
     }
     let options = set_options(args, plan);
-    let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
+    let apart: Vec<&Path> = [input].into_iter().chain(args.caching.cache.as_deref()).collect();
+    let output = OutputDir::create(&args.output_dir, args.force, &apart)?;
+    warn_of_little_room(&Room::estimate(packages, &options.formats), output.part(), ui);
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
     let json = serde_json::json!({ "status": "done", "output": output, "packages": files });
-    let json = with_report(json, report);
+    let mut json = with_report(json, report);
+    cache::tell(jobs, &mut json, ui);
     ui.result(&json, || {
         let line = |size, file: &str| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         let signature = |name: &String| format!("{:>11}  {name}\n", "");
@@ -201,6 +206,19 @@ pub fn set_options(args: &Packaging, plan: &Plan) -> SetOptions {
         spool: args.spool,
         signer: plan.signer.clone(),
         sign_debs: args.deb_detached_signature,
+    }
+}
+
+/// Says ahead where the disk may be too small. No more than that: it is an estimate.
+fn warn_of_little_room(room: &Room, out: &Path, ui: &Ui) {
+    if let Some(free) = room::free(out)
+        && free < room.total()
+    {
+        let [free, packages, spool] = [free, room.packages, room.spool].map(HumanBytes);
+        ui.warning(&format!(
+            "the disk may become full: {free} are free, and the packages take an estimated {packages}, and while they \
+             are written {spool} beside them"
+        ));
     }
 }
 

@@ -19,19 +19,24 @@ use gfxpack::tree::dir::Copying;
 use gfxpack::tree::output::OutputDir;
 use indicatif::HumanBytes;
 
-use super::{count, jobs, passed_over_json, passed_over_line};
+use super::{cache, count, jobs, passed_over_json, passed_over_line};
 use crate::args::{self, Global, Split, Splitting};
 use crate::output::{Ui, error_json};
 use crate::table::printable;
 
 pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let options = options(&args.splitting, Scope::Component, KPACK_FOLDER)?;
-    let jobs = jobs(global);
+    let jobs = cache::with(jobs(global), &args.caching, false)?;
     match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
         (Some(dir), _) => one(dir, args, &options, &jobs, ui),
         (None, Some(parent)) => batch(parent, args, &options, &jobs, ui),
         (None, None) => Err(Error::usage("no input is named").into()),
     }
+}
+
+/// What the output must lie apart from.
+fn apart<'a>(input: &'a Path, args: &'a Split) -> Vec<&'a Path> {
+    [input].into_iter().chain(args.caching.cache.as_deref()).collect()
 }
 
 /// One artifact: all or nothing.
@@ -42,13 +47,14 @@ fn one(dir: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Res
     notes(&reports, ui);
     let names: Vec<String> = outputs.iter().map(|output| output.name.to_string()).collect();
     let places = names.iter().map(String::as_str);
-    let output = OutputDir::create_beside(&args.output_dir, places, args.force, &[dir])?;
+    let output = OutputDir::create_beside(&args.output_dir, places, args.force, &apart(dir, args))?;
     write_artifacts(&outputs, output, Copying::Copy, jobs, ui)?;
     left_out(&reports, ui);
-    let json = serde_json::json!({
+    let mut json = serde_json::json!({
         "status": "done", "output": args.output_dir.to_string_lossy(), "artifacts": names,
         "split": reports.iter().map(report_json).collect::<Vec<_>>(),
     });
+    cache::tell(jobs, &mut json, ui);
     ui.result(&json, || table(&reports));
     Ok(ExitCode::SUCCESS)
 }
@@ -59,7 +65,7 @@ fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -
     let mut batch = Batch::plan(read_each(parent, jobs, ui)?, options, jobs);
     notes(batch.items().iter().filter_map(Item::report), ui);
     if !batch.outputs().is_empty() {
-        let written = OutputDir::create(&args.output_dir, args.force, &[parent])
+        let written = OutputDir::create(&args.output_dir, args.force, &apart(parent, args))
             .and_then(|output| batch.write(output, Copying::Copy, jobs, ui));
         if let Err(of_run) = written {
             // What is wrong with artifacts is told as well: it need not be found a second time.
@@ -91,6 +97,7 @@ fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -
         json["errors"] = faults().map(error_json).collect();
     }
     faults().for_each(|fault| ui.error(fault));
+    cache::tell(jobs, &mut json, ui);
     ui.result(&json, || batch_table(&batch) + &passed_over_line(&passed));
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);

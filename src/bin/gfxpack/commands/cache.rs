@@ -1,0 +1,46 @@
+//! `--cache`: opening it, and saying what came of it.
+
+use gfxpack::cache::{Cache, Counts};
+use gfxpack::error::Result;
+use gfxpack::jobs::Jobs;
+use indicatif::HumanBytes;
+
+use crate::args::Caching;
+use crate::output::Ui;
+
+/// Has a run use the cache that the arguments name, unless it makes nothing (`--dry-run`).
+pub fn with(jobs: Jobs, args: &Caching, dry_run: bool) -> Result<Jobs> {
+    let dir = args.cache.as_deref().filter(|_| !dry_run);
+    let cache = dir.map(|dir| Cache::open(dir, args.cache_size)).transpose()?;
+    Ok(jobs.with_cache(cache))
+}
+
+/// Says what the run had of the cache, and puts it into its document.
+pub fn tell(jobs: &Jobs, json: &mut serde_json::Value, ui: &Ui) {
+    let Some(cache) = jobs.cache() else { return };
+    let report = cache.report();
+    for path in &report.damaged {
+        ui.warning(&format!(
+            "{}: was damaged in the cache: it is removed, and was made again",
+            path.display()
+        ));
+    }
+    if let Some(problem) = &report.problem {
+        ui.warning(&format!(
+            "the cache could not be used as it should, and keeps no more: {problem}"
+        ));
+    }
+    let of = |what: &str, counts: &Counts| {
+        let Counts { taken, taken_bytes, made, kept_bytes } = *counts;
+        let [taken_bytes, kept_bytes] = [taken_bytes, kept_bytes].map(HumanBytes);
+        (taken + made > 0).then(|| {
+            format!("{taken} of {} {what} taken ({taken_bytes}), {kept_bytes} kept", taken + made)
+        })
+    };
+    let parts = [of("packages", &report.packages), of("kpack archives", &report.kpacks)];
+    let line: Vec<String> = parts.into_iter().flatten().collect();
+    if !line.is_empty() {
+        ui.remark(&format!("cache: {}", line.join("; ")));
+    }
+    json["cache"] = serde_json::json!(report);
+}
