@@ -61,13 +61,14 @@ fn names(dir: &Path) -> Vec<String> {
 
 /// Shards that take a run long enough to be disturbed, made once.
 fn small() -> &'static Path {
-    static MADE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let made = MADE.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let shards = mid::shards(dir.path(), 30, 4);
-        (dir, shards)
-    });
-    &made.1
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        // Not a temporary one: what is static is never dropped.
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("killed");
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        mid::shards(&dir, 30, 4)
+    })
 }
 
 /// A set of shards, and what undisturbed runs make of it.
