@@ -11,13 +11,12 @@ use sha2::{Digest, Sha256};
 
 use super::xml;
 use crate::package::read::PackageError;
-use crate::package::read::rpm::{MAX_PATHS, headers, same_length};
+use crate::package::read::rpm::{MAX_PATHS, header_signatures, headers, same_length};
 use crate::package::read::rpm_header::Header;
 use crate::package::spec::{Op, Relation};
 use crate::read_at::{ReadAt, read_vec};
 use crate::repo::hex;
 use crate::repo::record::{Facts, Part, Relations};
-use crate::sign::Signature;
 
 /// So many entries of the changelog are kept, the newest, as createrepo_c keeps.
 const CHANGELOGS: usize = 10;
@@ -64,7 +63,7 @@ pub struct Record {
     pub files: Vec<FileName>,
     /// The newest entries, the oldest of them first.
     pub changelogs: Vec<Changelog>,
-    /// Whether it carries a signature. It is not checked.
+    /// Whether it carries a signature over its header. It is not checked here.
     pub is_signed: bool,
 }
 
@@ -212,19 +211,9 @@ fn check_header(r: &dyn ReadAt, signature: &Header, header: &Header) -> Result<(
     Err(PackageError::field("SHA256 of the main header", header.offset, actual, stated))
 }
 
-/// Whether a signature is there that can be read: DSA, RSA, of header and payload.
+/// Whether a signature over the header is there that can be read.
 fn is_signed(signature: &Header) -> Result<bool, PackageError> {
-    // rpm 6 has them as text in 278.
-    if signature.has(278) {
-        return Ok(true);
-    }
-    for tag in [267, 268, 1002, 1005] {
-        let packet = if signature.has(tag) { signature.bytes(tag)? } else { None };
-        if packet.is_some_and(|packet| Signature::parse(packet).is_ok()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(header_signatures(signature)?.iter().any(|(_, one)| one.is_ok()))
 }
 
 fn files(header: &Header) -> Result<(Vec<String>, Vec<FileName>), PackageError> {
