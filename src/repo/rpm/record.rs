@@ -144,21 +144,29 @@ pub fn read(r: &dyn ReadAt) -> Result<Facts, PackageError> {
     check_header(r, &signature, &header)?;
     let text =
         |tag| Ok(header.raw_strings(tag)?.first().map_or_else(String::new, |s| xml::clean(s)));
-    let word = |tag, what: &str| {
+    let word = |tag, what: &str, marks: &str| {
         let text: String = text(tag)?;
-        let good = |c: char| c.is_ascii_alphanumeric() || "._+~^-".contains(c);
+        let good = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
         if !text.is_empty() && text.len() <= 200 && !text.starts_with('.') && text.chars().all(good)
         {
             return Ok(text);
         }
         let found = format!("`{}`", text.chars().take(60).collect::<String>());
         let what = format!("{what} in the main header");
-        Err(PackageError::field(what, header.offset, found, "letters, digits and `._+~^-`"))
+        Err(PackageError::field(
+            what,
+            header.offset,
+            found,
+            format!("letters, digits and `{marks}`"),
+        ))
     };
-    let name = word(1000, "the name")?;
-    let (version, release) = (word(1001, "the version")?, word(1002, "the release")?);
+    // In NAME-VERSION-RELEASE.ARCH the last two `-` and the last `.` part them, so that no two packages share a
+    // file.
+    let name = word(1000, "the name", "._+~^-")?;
+    let (version, release) =
+        (word(1001, "the version", "._+~^")?, word(1002, "the release", "._+~^")?);
     let is_source = header.number(1106)?.is_some_and(|n| n != 0);
-    let arch = if is_source { "src".to_owned() } else { word(1022, "the architecture")? };
+    let arch = if is_source { "src".to_owned() } else { word(1022, "the architecture", "_+~^-")? };
     let epoch = header.number(1003)?.unwrap_or_default();
     let epoch = u32::try_from(epoch).map_err(|_| {
         PackageError::field("the epoch in the main header", header.offset, epoch, "32 bits")
