@@ -124,6 +124,50 @@ fn two_runs_do_not_mix() {
     ok(unsigned("add", &dir).args(release(1, "deb", &[])));
 }
 
+#[test]
+fn of_two_that_make_a_repository_the_later_is_refused() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let temp = TempDir::new().unwrap();
+    let (dir, other) = (temp.path().join("repo"), temp.path().join("other"));
+    // A run that has found the directory empty waits for its lock, as long as nobody reads that.
+    let lock = dir.join(".gfxpack/lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    ok(std::process::Command::new("mkfifo").arg(&lock));
+    let mut late = unsigned("create", &dir);
+    late.args(release(1, "deb", &[]));
+    let mut late = late.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(700));
+    assert!(late.try_wait().unwrap().is_none());
+    // Meanwhile another one publishes.
+    ok(unsigned("create", &other).args(release(0, "deb", &[])));
+    fs::rename(other.join(".gfxpack/state"), dir.join(".gfxpack/state")).unwrap();
+    fs::rename(other.join("deb"), dir.join("deb")).unwrap();
+    // O_NONBLOCK
+    let reader = fs::File::options().read(true).custom_flags(0o4000).open(&lock).unwrap();
+    let ended = late.wait_with_output().unwrap();
+    drop(reader);
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("the directory of the new repository is not empty"), "{stderr}");
+    assert_eq!(assert_whole(&dir, "Release"), BTreeSet::from(["7.1.0-1".to_owned()]));
+}
+
+#[test]
+fn a_directory_that_was_there_stays_when_nothing_comes_of_it() {
+    let temp = TempDir::new().unwrap();
+    for was_there in [true, false] {
+        let dir = temp.path().join(was_there.to_string());
+        if was_there {
+            fs::create_dir(&dir).unwrap();
+        }
+        let bad = temp.path().join("bad.deb");
+        fs::write(&bad, "bad").unwrap();
+        common::fails(unsigned("create", &dir).arg(bad), 1);
+        assert_eq!(dir.exists(), was_there);
+        assert!(!was_there || fs::read_dir(&dir).unwrap().next().is_none());
+    }
+}
+
 /// So many clients update over and over while there are so many publications: none fails.
 fn clients_and_publications(clients: usize, publications: usize) {
     let temp = TempDir::new().unwrap();
