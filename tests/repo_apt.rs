@@ -333,6 +333,47 @@ fn other_bytes_under_a_name_that_is_taken_are_refused() {
 }
 
 #[test]
+fn links_lead_to_files_that_a_server_can_read() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    let temp = TempDir::new().unwrap();
+    let files = release(0, "deb", &["rocblas"]);
+    let into = temp.path().join("in");
+    fs::create_dir(&into).unwrap();
+    for (file, mode) in files.iter().zip([0o644, 0o600, 0o644]) {
+        let at = into.join(file.file_name().unwrap());
+        fs::copy(file, &at).unwrap();
+        fs::set_permissions(at, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // The last by a symbolic link alone.
+    let last = into.join(files[2].file_name().unwrap());
+    fs::rename(&last, temp.path().join("kept")).unwrap();
+    symlink("../kept", &last).unwrap();
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).arg(&into).args(["--link", "--allow-partial"]));
+    for (n, file) in files.iter().enumerate() {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let pooled = &below(&dir.join("deb/pool"), name)[0];
+        let metadata = fs::symlink_metadata(pooled).unwrap();
+        assert!(metadata.is_file(), "{name}");
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o644, "{name}");
+        let source = fs::metadata(into.join(name)).unwrap();
+        assert_eq!(metadata.ino() == source.ino(), n != 1, "{name}");
+    }
+}
+
+#[test]
+fn a_pipe_is_no_package() {
+    let temp = TempDir::new().unwrap();
+    let pipe = temp.path().join("x.deb");
+    ok(std::process::Command::new("mkfifo").arg(&pipe));
+    for path in [&pipe, temp.path()] {
+        let dir = temp.path().join("repo");
+        let stderr = fails(unsigned("create", &dir).arg(path), 2);
+        assert!(stderr.contains("x.deb: is a pipe, a socket or a device"), "{stderr}");
+    }
+}
+
+#[test]
 fn files_of_removed_packages_stay_for_as_long_as_was_said() {
     let temp = TempDir::new().unwrap();
     let dir = temp.path().join("repo");

@@ -28,7 +28,7 @@ pub struct Options<'a> {
     pub signer: Option<&'a Signer>,
     /// Sign `.rpm` packages as well, on their way in.
     pub sign_packages: bool,
-    /// Make hard links to packages where that is possible, rather than copies.
+    /// Make hard links to packages where that is possible and all may read them, rather than copies.
     pub link: bool,
     /// Publish what clients could not install or upgrade to.
     pub allow_partial: bool,
