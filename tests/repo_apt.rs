@@ -362,6 +362,29 @@ fn links_lead_to_files_that_a_server_can_read() {
 }
 
 #[test]
+fn indices_of_an_architecture_go_with_its_last_package() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    let mut package = packages::sample("arm-tool", gfxpack::package::spec::Kind::Plain);
+    package.arch = gfxpack::package::spec::Arch::Aarch64;
+    packages::file(&mut package.tree, "opt/tool", 0o644, "x");
+    let arm = packages::write(&package, gfxpack::package::Format::Deb, temp.path());
+    let mut create = unsigned("create", &dir);
+    create.args(release(0, "deb", &[])).arg(arm).args(["--keep-publications", "1"]);
+    ok(create.args(["--keep-days", "0"]));
+    let of_arm = || below(&dir.join("deb/dists"), "arm64");
+    assert!(of_arm().iter().any(|path| path.ends_with("main/binary-arm64/Packages.gz")));
+    ok(unsigned("remove", &dir).arg("arm-tool"));
+    // By hash, for those that have read the older Release.
+    let left = of_arm();
+    let by_hash = |path: &PathBuf| path.to_str().unwrap().contains("/by-hash/");
+    assert!(!left.is_empty() && left.iter().all(by_hash), "{left:?}");
+    ok(&mut unsigned("publish", &dir));
+    assert_eq!(of_arm(), Vec::<PathBuf>::new());
+    assert!(!dir.join("deb/dists/stable/main/binary-arm64").exists());
+}
+
+#[test]
 fn a_pipe_is_no_package() {
     let temp = TempDir::new().unwrap();
     let pipe = temp.path().join("x.deb");

@@ -349,6 +349,10 @@ fn a_command_signs_both_formats() {
             "gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gfxpack\n"
         };
         assert!(repo.contains("\ngpgcheck=1\nrepo_gpgcheck=1\n") && repo.contains(line), "{repo}");
+        // It does not stay where it is known no more.
+        let mut again = repositories::unsigned("publish", &repository);
+        ok(again.args(["--sign-command", &command]));
+        assert!(!key.exists());
     }
 }
 

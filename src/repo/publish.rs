@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Old, Places, Repository, State, Stored};
-use super::{Content, Indices, root};
+use super::{Content, Fixed, Indices, root};
 use crate::error::{Error, Result};
 use crate::msgpack;
 
@@ -68,12 +68,13 @@ pub struct Published {
 pub fn publish(
     repository: &mut Repository,
     packages: Vec<Stored>,
-    indices: Vec<Indices>,
+    mut indices: Vec<Indices>,
     arrivals: Vec<Arrival>,
     date: i64,
     signed: bool,
 ) -> Result<Published> {
     let places = repository.places.clone();
+    indices.push(gone(&repository.state, &indices));
     let (state, remove) = next_state(&repository.state, packages, &indices, date, signed);
     let mut new = Vec::new();
     for arrival in arrivals {
@@ -89,6 +90,16 @@ pub fn publish(
     let published = Published { publication: state.publication, date, removed_files };
     repository.state = state;
     Ok(published)
+}
+
+/// Files with fixed names that were published and that these indices have not: of an architecture whose last package
+/// went, of a key that is no longer known. They go last, when nothing refers to them any more.
+fn gone(before: &State, indices: &[Indices]) -> Indices {
+    let now: HashSet<&str> =
+        indices.iter().flat_map(|one| &one.fixed).map(|fixed| fixed.path.as_str()).collect();
+    let gone = before.fixed.iter().filter(|path| !now.contains(path.as_str()));
+    let gone = gone.map(|path| Fixed { path: path.clone(), content: Content::Gone });
+    Indices { named: Vec::new(), fixed: gone.collect() }
 }
 
 /// The state after a publication, and the files that go away with it.
@@ -111,6 +122,9 @@ fn next_state(
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
+    let fixed = indices.iter().flat_map(|one| &one.fixed);
+    let fixed = fixed.filter(|one| one.content != Content::Gone).map(|one| one.path.clone());
+    let fixed = fixed.collect::<BTreeSet<_>>().into_iter().collect();
     let needed: HashSet<String> = packages.iter().map(pool).chain(named.iter().cloned()).collect();
     let gone = |path: &String| !needed.contains(path);
     let old = |path, sha256| Old { path, sha256, since: publication, date };
@@ -129,7 +143,7 @@ fn next_state(
     let mut remove: Vec<String> = over.into_iter().map(|old| old.path).collect();
     remove.sort();
     let settings = settings.clone();
-    (State { settings, publication, date, signed, packages, named, old: kept }, remove)
+    (State { settings, publication, date, signed, packages, named, old: kept, fixed }, remove)
 }
 
 /// Writes all that the publication consists of; nothing that anybody looks at changes.
@@ -229,23 +243,14 @@ pub(super) fn finish(places: &Places) -> Result<()> {
                 Err(_) if !next.join(number.to_string()).exists() && to.exists() => {}
                 other => other?,
             },
-            None => remove_file(&to)?,
+            None => remove_with_dirs(places, path)?,
         }
     }
     if next.join(STATE).exists() {
         put(&next.join(STATE), &places.state())?;
     }
     for path in &plan.remove {
-        let path = places.dir.join(path);
-        remove_file(&path)?;
-        // Directories that are empty by now, up to the repository's own.
-        let mut dir = path.parent();
-        while let Some(parent) = dir.filter(|dir| *dir != places.dir) {
-            if fs::remove_dir(parent).is_err() {
-                break;
-            }
-            dir = parent.parent();
-        }
+        remove_with_dirs(places, path)?;
     }
     remove_file(&next.join(PLAN))?;
     remove_dir(&next)
@@ -285,6 +290,20 @@ pub(super) fn link(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(|_| ()).map_err(|e| Error::output("cannot copy to", to, e).into())
 }
 
+/// Removes a file, and the directories that are empty then, up to the repository's own.
+fn remove_with_dirs(places: &Places, path: &str) -> Result<()> {
+    let path = places.dir.join(path);
+    remove_file(&path)?;
+    let mut dir = path.parent();
+    while let Some(parent) = dir.filter(|dir| *dir != places.dir) {
+        if fs::remove_dir(parent).is_err() {
+            break;
+        }
+        dir = parent.parent();
+    }
+    Ok(())
+}
+
 fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -305,8 +324,8 @@ fn remove_dir(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Named;
     use super::super::store::Settings;
-    use super::super::{Fixed, Named};
     use super::*;
 
     fn settings() -> Settings {

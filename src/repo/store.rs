@@ -132,6 +132,9 @@ pub struct State {
     pub named: Vec<String>,
     /// What is only there for those who have read an older publication.
     pub old: Vec<Old>,
+    /// Files with fixed names of the newest publication, below the repository's directory.
+    #[serde(default)]
+    pub fixed: Vec<String>,
 }
 
 impl State {
@@ -145,6 +148,7 @@ impl State {
             packages: Vec::new(),
             named: Vec::new(),
             old: Vec::new(),
+            fixed: Vec::new(),
         }
     }
 
