@@ -168,6 +168,36 @@ fn a_directory_that_was_there_stays_when_nothing_comes_of_it() {
     }
 }
 
+#[test]
+fn a_plan_that_leads_out_of_the_repository_is_refused() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).args(release(0, "deb", &[])));
+    let outside = temp.path().join("outside");
+    fs::write(&outside, "x").unwrap();
+    let next = dir.join(".gfxpack/next");
+    fs::create_dir(&next).unwrap();
+    // MessagePack: files to move, files to remove.
+    let absolute = outside.to_str().unwrap();
+    let removing = |path: &str| {
+        let len = u8::try_from(path.len()).unwrap();
+        [&[0x92, 0x90, 0x91, 0xd9, len][..], path.as_bytes()].concat()
+    };
+    let moving = b"\x92\x91\x92\xaa../outside\x00\x90".to_vec();
+    let gone = b"\x92\x91\x92\xaa../outside\xc0\x90".to_vec();
+    for plan in
+        [removing("../outside"), removing(absolute), removing("deb/../../outside"), moving, gone]
+    {
+        fs::write(next.join("plan"), plan).unwrap();
+        fs::write(next.join("0"), "y").unwrap();
+        let stderr = common::fails(&mut unsigned("publish", &dir), 1);
+        assert!(stderr.contains("leads out of the repository"), "{stderr}");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "x");
+    }
+    fs::remove_dir_all(next).unwrap();
+    ok(&mut unsigned("publish", &dir));
+}
+
 /// So many clients update over and over while there are so many publications: none fails.
 fn clients_and_publications(clients: usize, publications: usize) {
     let temp = TempDir::new().unwrap();

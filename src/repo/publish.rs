@@ -18,7 +18,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,30 @@ struct Plan {
     places: Vec<(String, Option<u32>)>,
     /// What nobody asks for any more.
     remove: Vec<String>,
+}
+
+impl Plan {
+    /// Nothing of it is outside of the repository.
+    fn check(&self) -> Result<(), Error> {
+        let places = self.places.iter().map(|(path, _)| path);
+        check_inside(places.chain(&self.remove))
+    }
+}
+
+/// Refuses paths that lead out of the directory that they are below, or to what is kept there for the next run.
+fn check_inside<'a>(paths: impl IntoIterator<Item = &'a String>) -> Result<(), Error> {
+    let is_inside = |path: &&String| {
+        let mut parts = Path::new(path).components();
+        let is_normal = parts.clone().all(|part| matches!(part, Component::Normal(_)));
+        is_normal && parts.next().is_some_and(|first| first.as_os_str() != ".gfxpack")
+    };
+    match paths.into_iter().find(|path| !is_inside(path)) {
+        None => Ok(()),
+        Some(path) => Err(Error::failed(format!(
+            "the path `{path}` leads out of the repository, expected one below deb or rpm"
+        ))
+        .hint("nothing was done with it: somebody edited this file; make the repository anew from its packages")),
+    }
 }
 
 /// A file that is to go into the pool.
@@ -192,6 +216,8 @@ fn prepare(
             number += 1;
         }
     }
+    // What cannot be done must not be decided.
+    plan.check()?;
     new.extend([part.join(STATE), part.join(PLAN)]);
     state.write(&part.join(STATE))?;
     let bytes = rmp_serde::to_vec(&plan)
@@ -235,6 +261,7 @@ pub(super) fn finish(places: &Places) -> Result<()> {
             .because(e)
             .hint("the repository is as it was, or partly new: publish it anew from its packages")
     })?;
+    plan.check().map_err(|e| e.at(next.join(PLAN)))?;
     for (path, from) in &plan.places {
         let to = places.dir.join(path);
         match from {
