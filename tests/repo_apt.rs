@@ -385,6 +385,43 @@ fn indices_of_an_architecture_go_with_its_last_package() {
 }
 
 #[test]
+fn a_package_from_the_future_does_not_date_the_repository() {
+    let temp = TempDir::new().unwrap();
+    let late = |name: &str, format, date| {
+        let mut package = packages::sample(name, gfxpack::package::spec::Kind::Plain);
+        packages::file(&mut package.tree, "opt/tool", 0o644, "x");
+        package.date = date;
+        packages::write(&package, format, temp.path())
+    };
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).args(release(0, "deb", &[])));
+    let now = (DAY_ONE + 9 * DAY).to_string();
+    for format in [gfxpack::package::Format::Deb, gfxpack::package::Format::Rpm] {
+        let package = late("late", format, DAY_ONE + 10 * DAY);
+        let said = "late 7.1.0-1";
+        let stderr = fails(unsigned("add", &dir).arg(&package).args(["--date", &now]), 1);
+        assert!(
+            stderr.contains(said) && stderr.contains("is dated later than the publication"),
+            "{stderr}"
+        );
+        let stderr = fails(unsigned("add", &dir).arg(&package).env("SOURCE_DATE_EPOCH", &now), 1);
+        assert!(stderr.contains("is dated later than the publication"), "{stderr}");
+    }
+    // The last second that 32 bits have, after which no publication could follow.
+    let end = late("end", gfxpack::package::Format::Rpm, u32::MAX.into());
+    let stderr = fails(unsigned("add", &dir).arg(&end), 1);
+    assert!(stderr.contains("past 2106-02-07"), "{stderr}");
+    let list = ok(unsigned("list", &dir).arg("--json"));
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!((&list["publication"], &list["date"]), (&1.into(), &DAY_ONE.into()), "{list}");
+    // As the hint says.
+    let later = (DAY_ONE + 10 * DAY).to_string();
+    ok(unsigned("add", &dir)
+        .arg(temp.path().join("late_7.1.0-1_amd64.deb"))
+        .args(["--date", &later]));
+}
+
+#[test]
 fn a_pipe_is_no_package() {
     let temp = TempDir::new().unwrap();
     let pipe = temp.path().join("x.deb");

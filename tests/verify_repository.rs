@@ -59,7 +59,9 @@ fn good() -> &'static Path {
         let dir = TempDir::new().unwrap();
         let now = dir.path().join("now");
         let all = |number| [release(number, "deb", &[]), release(number, "rpm", &[])].concat();
-        ok(signed("create", &now).args(all(0)).arg("--sign-packages"));
+        let mut create = signed("create", &now);
+        // Later than its packages, so that there is a date between.
+        ok(create.args(all(0)).args(["--sign-packages", "--date", "1767226600"]));
         copy_tree(&now, &dir.path().join("before"));
         ok(signed("add", &now).args(all(1)).arg("--sign-packages"));
         dir
@@ -350,7 +352,7 @@ fn extra(name: &str, path: &str, content: &str) -> Package {
 }
 
 const LIBRARY: &str = "opt/rocm/lib/librocblas.so.5";
-const LATE: &str = "1767400000";
+const LATE: &str = "1767700000";
 
 const BOTH: &[Side] = &[Deb, Rpm];
 const APT: &[Side] = &[Deb];
@@ -523,7 +525,7 @@ const DAMAGES: &[Damage<Side>] = damages! {
         v.add(&[extra("one", "opt/same", "1"), extra("two", "opt/same", "2")])
     };
 
-    "repository of the older release alone" BOTH "repo-downgrade" |v| v.remake(&v.files(0), "1767100000");
+    "repository of the older release alone" BOTH "repo-downgrade" |v| v.remake(&v.files(0), "1767226000");
     "packages of an older release than clients have" BOTH "repo-downgrade" |v| {
         let mut older = Vec::new();
         for name in ["hip-runtime", "rocblas-generic"] {
