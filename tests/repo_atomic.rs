@@ -198,6 +198,58 @@ fn a_plan_that_leads_out_of_the_repository_is_refused() {
     ok(&mut unsigned("publish", &dir));
 }
 
+#[test]
+fn what_a_killed_run_has_brought_does_not_stay() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    let pool = |dir: &Path| common::files(&dir.join("deb/pool"));
+    // As if the run had been killed right before it decides: what it noted, packages at their places.
+    let killed = |whole: &Path, dir: &Path| {
+        let new: Vec<String> = common::files(&whole.join("deb"))
+            .into_iter()
+            .filter(|path| path.starts_with("pool/") || path.contains("/by-hash/"))
+            .filter(|path| !dir.join("deb").join(path).exists())
+            .map(|path| format!("deb/{path}"))
+            .collect();
+        assert!(!new.is_empty());
+        for path in &new {
+            fs::create_dir_all(dir.join(path).parent().unwrap()).unwrap();
+            fs::copy(whole.join(path), dir.join(path)).unwrap();
+        }
+        // A list of MessagePack.
+        let len = u16::try_from(new.len()).unwrap().to_be_bytes();
+        let mut noted = [&[0xdc][..], &len].concat();
+        for path in &new {
+            noted.extend([0xd9, u8::try_from(path.len()).unwrap()]);
+            noted.extend(path.as_bytes());
+        }
+        fs::create_dir_all(dir.join(".gfxpack")).unwrap();
+        fs::write(dir.join(".gfxpack/arrivals"), noted).unwrap();
+    };
+    let (one, two) = (temp.path().join("one"), temp.path().join("two"));
+    ok(unsigned("create", &one).args(release(0, "deb", &[])));
+    ok(unsigned("create", &two).args(release(1, "deb", &[])));
+    // One that was to make the repository.
+    killed(&two, &dir);
+    ok(unsigned("create", &dir).args(release(0, "deb", &[])));
+    let before = pool(&dir);
+    assert_eq!(before, pool(&one));
+    let indices = common::files(&dir.join("deb/dists"));
+    assert_eq!(indices, common::files(&one.join("deb/dists")));
+    // One that was to add to it.
+    killed(&two, &dir);
+    assert_ne!(pool(&dir), before);
+    common::fails(unsigned("remove", &dir).arg("no-such"), 2);
+    assert_eq!(pool(&dir), before);
+    assert_eq!(common::files(&dir.join("deb/dists")), indices);
+    assert!(!dir.join(".gfxpack/arrivals").exists());
+    // What the state names stays, whatever was noted.
+    killed(&two, &dir);
+    fs::copy(two.join(".gfxpack/state"), dir.join(".gfxpack/state")).unwrap();
+    ok(&mut unsigned("publish", &dir));
+    assert_eq!(assert_whole(&dir, "Release"), BTreeSet::from(["7.2.0-1".to_owned()]));
+}
+
 /// So many clients update over and over while there are so many publications: none fails.
 fn clients_and_publications(clients: usize, publications: usize) {
     let temp = TempDir::new().unwrap();

@@ -1,5 +1,7 @@
 //! Publishing: clients see the old state or the new one, and what was interrupted is finished or never was.
 //!
+//! 0. What is to come is noted in `.gfxpack/arrivals`, from which the next run removes it if this one dies before it
+//!    decides.
 //! 1. Packages go to their places in the pool. Nothing refers to them yet.
 //! 2. Indices that are called after their content go to theirs. Nothing refers to them yet.
 //! 3. Files with fixed names are written into `.gfxpack/next.part`, beside the new state and a plan that says
@@ -100,6 +102,7 @@ pub fn publish(
     let places = repository.places.clone();
     indices.push(gone(&repository.state, &indices));
     let (state, remove) = next_state(&repository.state, packages, &indices, date, signed);
+    intend(&places, &arrivals, &indices)?;
     let mut new = Vec::new();
     for arrival in arrivals {
         let to = places.dir.join(&arrival.to);
@@ -110,10 +113,59 @@ pub fn publish(
     prepare(&places, indices, &state, &mut plan, &mut new)?;
     decide(&places, &new)?;
     finish(&places)?;
+    remove_file(&places.arrivals())?;
     let removed_files = plan.remove.len();
     let published = Published { publication: state.publication, date, removed_files };
     repository.state = state;
     Ok(published)
+}
+
+/// Notes what is about to come to places where nothing is, packages and indices called after their content.
+fn intend(places: &Places, arrivals: &[Arrival], indices: &[Indices]) -> Result<()> {
+    let named = indices.iter().flat_map(|one| &one.named).flat_map(|named| &named.paths);
+    let all = arrivals.iter().map(|arrival| &arrival.to).chain(named);
+    let new: BTreeSet<&String> =
+        all.filter(|path| fs::symlink_metadata(places.dir.join(path)).is_err()).collect();
+    check_inside(new.iter().copied())?;
+    let bytes = rmp_serde::to_vec(&new)
+        .map_err(|e| Error::failed("cannot encode what the publication brings").because(e))?;
+    // Whole or not at all.
+    let part = places.part();
+    fs::create_dir_all(&part).map_err(|e| Error::output("cannot make", &part, e))?;
+    let temporary = part.join("arrivals");
+    write(&temporary, &bytes)?;
+    let synced = File::open(&temporary).and_then(|file| file.sync_all());
+    synced.map_err(|e| Error::output("cannot write", &temporary, e))?;
+    put(&temporary, &places.arrivals())
+}
+
+/// Removes what a run has brought that did not get to its decision: of what it noted, all that the state does not
+/// name.
+pub(super) fn withdraw(places: &Places, state: &State) -> Result<()> {
+    let path = places.arrivals();
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io("cannot read", &path, e).into()),
+    };
+    let (new, _): (Vec<String>, _) = msgpack::decode(&bytes).map_err(|e| {
+        Error::failed("the list of files that a publication was to bring is damaged")
+            .at(&path)
+            .because(e)
+            .hint("remove it; the files that it listed stay, and nothing refers to them")
+    })?;
+    check_inside(&new).map_err(|e| e.at(&path))?;
+    let pool = |stored: &Stored| {
+        let record = &stored.record;
+        format!("{}/{}", root(record.format()), record.path)
+    };
+    let old = state.old.iter().map(|old| old.path.clone());
+    let needed: HashSet<String> =
+        state.packages.iter().map(pool).chain(state.named.iter().cloned()).chain(old).collect();
+    for path in new.iter().filter(|path| !needed.contains(*path)) {
+        remove_with_dirs(places, path)?;
+    }
+    remove_file(&path)
 }
 
 /// Files with fixed names that were published and that these indices have not: of an architecture whose last package

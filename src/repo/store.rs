@@ -216,6 +216,11 @@ impl Places {
         self.own().join("incoming")
     }
 
+    /// What a run is about to bring to places where nothing is.
+    pub fn arrivals(&self) -> PathBuf {
+        self.own().join("arrivals")
+    }
+
     /// A publication that is being prepared.
     pub fn part(&self) -> PathBuf {
         self.own().join("next.part")
@@ -244,12 +249,18 @@ impl Repository {
     pub fn create(dir: &Path, settings: Settings) -> Result<Self> {
         let places = Places { dir: dir.to_owned() };
         let own = places.own();
-        // Before anything is made in a directory that is of something else.
-        vacant(&places)?;
+        // Before anything is made in a directory that is of something else. What a run has left that was killed is removed
+        // when the lock is held.
+        if !places.arrivals().exists() || places.state().exists() {
+            vacant(&places)?;
+        }
         let made = !dir.exists();
         fs::create_dir_all(&own).map_err(|e| Error::output("cannot make", &own, e))?;
         let lock = lock(&own)?;
         // Another run may have published until now.
+        if !places.state().exists() && !places.next().exists() {
+            publish::withdraw(&places, &State::new(settings.clone()))?;
+        }
         vacant(&places)?;
         let made = Self { places, state: State::new(settings), made, _lock: lock };
         publish::clear(&made.places)?;
@@ -270,6 +281,7 @@ impl Repository {
         publish::finish(&places)?;
         publish::clear(&places)?;
         let state = State::read(&places.state())?;
+        publish::withdraw(&places, &state)?;
         Ok(Self { places, state, made: false, _lock: lock })
     }
 
@@ -301,6 +313,10 @@ impl Drop for Repository {
     /// Best effort: what cannot be removed now is removed by the next run.
     fn drop(&mut self) {
         let _ = publish::clear(&self.places);
+        // What is decided stays, and is finished.
+        if !self.places.next().exists() {
+            let _ = publish::withdraw(&self.places, &self.state);
+        }
         // One that was not published is none.
         if !self.places.state().exists() && !self.places.next().exists() {
             let _ = fs::remove_file(self.places.own().join("lock"));
