@@ -365,10 +365,14 @@ fn links_lead_to_files_that_a_server_can_read() {
 fn indices_of_an_architecture_go_with_its_last_package() {
     let temp = TempDir::new().unwrap();
     let dir = temp.path().join("repo");
-    let mut package = packages::sample("arm-tool", gfxpack::package::spec::Kind::Plain);
-    package.arch = gfxpack::package::spec::Arch::Aarch64;
-    packages::file(&mut package.tree, "opt/tool", 0o644, "x");
-    let arm = packages::write(&package, gfxpack::package::Format::Deb, temp.path());
+    let tree = temp.path().join("tree");
+    fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+    let control = "Package: arm-tool\nVersion: 1\nArchitecture: arm64\nMaintainer: A <a@example.org>\n\
+                   Description: for another machine\n";
+    fs::write(tree.join("DEBIAN/control"), control).unwrap();
+    let arm = temp.path().join("arm-tool.deb");
+    let mut build = tool("dpkg-deb", "dpkg");
+    ok(build.args(["--root-owner-group", "--build"]).arg(tree).arg(&arm));
     let mut create = unsigned("create", &dir);
     create.args(release(0, "deb", &[])).arg(arm).args(["--keep-publications", "1"]);
     ok(create.args(["--keep-days", "0"]));
