@@ -588,7 +588,7 @@ pub struct Publishing {
     ///
     /// It is the Date of apt's Release, which clients do not take if it is older than the one they have: where it
     /// would not be later than that of the publication before, it becomes one second later. The clock is not
-    /// looked at.
+    /// looked at. A package that is dated later than the date that is given is refused.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..=i64::from(u32::MAX)))]
     pub date: Option<i64>,
     /// Publish though clients could not install or upgrade to what is newest
