@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sha2::{Digest, Sha256};
 
 use super::record::Record;
-use super::store::{Repository, Stored, mtime};
+use super::store::{OWN, Repository, Stored, mtime};
 use super::{apt, components, publish, rpm};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
@@ -71,6 +71,25 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
             Err(e) => faults.push(Error::io("cannot read", path, e)),
         }
     }
+    for dir in dirs {
+        let before = found.len() + faults.len();
+        walk(&dir, &mut found, &mut faults)?;
+        if found.len() + faults.len() == before {
+            faults.push(
+                Error::failed("has no packages in it")
+                    .at(&dir)
+                    .hint("name a directory with .deb or .rpm files in it or below it"),
+            );
+        }
+    }
+    found.sort();
+    found.dedup();
+    Errors::check(found, faults)
+}
+
+/// Finds the packages in a directory and below it, but for those of repositories.
+fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>) -> Result<()> {
+    let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         let cannot = |e| Error::io("cannot read the directory", &dir, e);
         for entry in fs::read_dir(&dir).map_err(cannot)? {
@@ -78,8 +97,8 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
             let path = entry.path();
             let kind = entry.file_type().map_err(cannot)?;
             if kind.is_dir() {
-                // A repository's own files are not its packages.
-                if entry.file_name() != ".gfxpack" {
+                // A repository's packages are added by `merge`.
+                if entry.file_name() != OWN && !path.join(OWN).is_dir() {
                     dirs.push(path);
                 }
             } else if let Some(format) = format(&path) {
@@ -93,9 +112,22 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
             }
         }
     }
-    found.sort();
-    found.dedup();
-    Errors::check(found, faults)
+    Ok(())
+}
+
+/// Refuses what lies in the repository itself.
+fn apart(repository: &Repository, paths: &[PathBuf]) -> Result<()> {
+    let own = fs::canonicalize(repository.dir()).ok();
+    let within = paths.iter().filter(|path| {
+        let path = fs::canonicalize(path).ok();
+        own.as_ref().zip(path).is_some_and(|(own, path)| path.starts_with(own))
+    });
+    let fault = |path: &PathBuf| {
+        Error::usage("lies in the repository that it would be added to")
+            .at(path)
+            .hint("name packages elsewhere; `gfxpack repo list` shows those that are in it")
+    };
+    Errors::check((), within.map(fault).collect())
 }
 
 /// To open a pipe is to wait for who writes to it.
@@ -118,6 +150,9 @@ pub(super) fn bring(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<Waiting>> {
+    if options.known.is_none() {
+        apart(repository, paths)?;
+    }
     let inputs = find(paths)?;
     let incoming = repository.places.incoming();
     fs::create_dir_all(&incoming).map_err(|e| Error::output("cannot make", &incoming, e))?;

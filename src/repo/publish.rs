@@ -24,7 +24,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::store::{Old, Places, Repository, State, Stored};
+use super::store::{OWN, Old, Places, Repository, State, Stored};
 use super::{Content, Fixed, Indices, root};
 use crate::error::{Error, Result};
 use crate::msgpack;
@@ -59,7 +59,7 @@ fn check_inside<'a>(paths: impl IntoIterator<Item = &'a String>) -> Result<(), E
     let is_inside = |path: &&String| {
         let mut parts = Path::new(path).components();
         let is_normal = parts.clone().all(|part| matches!(part, Component::Normal(_)));
-        is_normal && parts.next().is_some_and(|first| first.as_os_str() != ".gfxpack")
+        is_normal && parts.next().is_some_and(|first| first.as_os_str() != OWN)
     };
     match paths.into_iter().find(|path| !is_inside(path)) {
         None => Ok(()),
@@ -90,6 +90,15 @@ pub struct Published {
     pub removed_files: usize,
 }
 
+/// Whether a publication is signed, and the fingerprint of the key where that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Signed {
+    /// Whether it is.
+    pub signed: bool,
+    /// In hexadecimal digits, as [`crate::sign::PublicKey::fingerprint`] says.
+    pub key: Option<String>,
+}
+
 /// Publishes `packages` with these indices, as of `date`.
 pub fn publish(
     repository: &mut Repository,
@@ -97,7 +106,7 @@ pub fn publish(
     mut indices: Vec<Indices>,
     arrivals: Vec<Arrival>,
     date: i64,
-    signed: bool,
+    signed: Signed,
 ) -> Result<Published> {
     let places = repository.places.clone();
     indices.push(gone(&repository.state, &indices));
@@ -184,7 +193,7 @@ fn next_state(
     packages: Vec<Stored>,
     indices: &[Indices],
     date: i64,
-    signed: bool,
+    signed: Signed,
 ) -> (State, Vec<String>) {
     let publication = before.publication + 1;
     let pool = |stored: &Stored| {
@@ -219,7 +228,8 @@ fn next_state(
     let mut remove: Vec<String> = over.into_iter().map(|old| old.path).collect();
     remove.sort();
     let settings = settings.clone();
-    (State { settings, publication, date, signed, packages, named, old: kept, fixed }, remove)
+    let Signed { signed, key } = signed;
+    (State { settings, publication, date, signed, packages, named, old: kept, fixed, key }, remove)
 }
 
 /// Writes all that the publication consists of; nothing that anybody looks at changes.
@@ -438,13 +448,13 @@ mod tests {
     /// A repository with one publication.
     fn published(dir: &Path) -> Repository {
         let mut repository = Repository::create(dir, settings()).unwrap();
-        publish(&mut repository, Vec::new(), vec![indices("one")], Vec::new(), 1, false).unwrap();
+        publish(&mut repository, Vec::new(), vec![indices("one")], Vec::new(), 1, Signed::default()).unwrap();
         repository
     }
 
     fn prepared(repository: &Repository) -> Plan {
         let indices = vec![indices("two")];
-        let (state, remove) = next_state(&repository.state, Vec::new(), &indices, 2, false);
+        let (state, remove) = next_state(&repository.state, Vec::new(), &indices, 2, Signed::default());
         let mut plan = Plan { places: Vec::new(), remove };
         prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
         plan
@@ -508,23 +518,23 @@ mod tests {
         let there = |name: &str| dir.join("deb/by-hash").join(name).exists();
         repository.state.settings.keep_publications = 2;
         for (text, date) in [("two", DAY), ("three", 2 * DAY)] {
-            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, false)
+            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, Signed::default())
                 .unwrap();
             assert!(there("one") && there(text));
         }
-        publish(&mut repository, Vec::new(), vec![indices("four")], Vec::new(), 3 * DAY, false)
+        publish(&mut repository, Vec::new(), vec![indices("four")], Vec::new(), 3 * DAY, Signed::default())
             .unwrap();
         assert_eq!(["one", "two", "three", "four"].map(there), [false, true, true, true]);
         // Three days, though only two publications.
         repository.state.settings.keep_days = 3;
         for (n, text) in ["five", "six", "seven"].iter().enumerate() {
             let date = 4 * DAY + i64::try_from(n).unwrap();
-            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, false)
+            publish(&mut repository, Vec::new(), vec![indices(text)], Vec::new(), date, Signed::default())
                 .unwrap();
         }
         assert_eq!(["two", "three", "four", "five", "six"].map(there), [true; 5]);
         // One that comes back is no longer old.
-        publish(&mut repository, Vec::new(), vec![indices("five")], Vec::new(), 9 * DAY, false)
+        publish(&mut repository, Vec::new(), vec![indices("five")], Vec::new(), 9 * DAY, Signed::default())
             .unwrap();
         assert_eq!(["two", "five", "seven"].map(there), [false, true, true]);
         let old: Vec<_> = repository.state.old.iter().map(|old| old.path.as_str()).collect();

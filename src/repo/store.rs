@@ -23,6 +23,8 @@ use super::{publish, root};
 use crate::error::{Error, Result};
 use crate::msgpack;
 
+/// The directory with what the next run needs, in that of the repository.
+pub(super) const OWN: &str = ".gfxpack";
 const MAGIC: &[u8] = b"gfxpack repository 1\n";
 /// More than any repository has, and less than memory.
 const MAX_STATE: u64 = 4 << 30;
@@ -135,6 +137,9 @@ pub struct State {
     /// Files with fixed names of the newest publication, below the repository's directory.
     #[serde(default)]
     pub fixed: Vec<String>,
+    /// Fingerprint of the key that it is signed with, where that is known.
+    #[serde(default)]
+    pub key: Option<String>,
 }
 
 impl State {
@@ -149,6 +154,7 @@ impl State {
             named: Vec::new(),
             old: Vec::new(),
             fixed: Vec::new(),
+            key: None,
         }
     }
 
@@ -204,7 +210,7 @@ pub(super) struct Places {
 impl Places {
     /// What the program keeps.
     pub fn own(&self) -> PathBuf {
-        self.dir.join(".gfxpack")
+        self.dir.join(OWN)
     }
 
     pub fn state(&self) -> PathBuf {
@@ -337,7 +343,7 @@ pub(super) fn mtime(metadata: &fs::Metadata) -> i64 {
 fn vacant(places: &Places) -> Result<()> {
     let occupied = match fs::read_dir(&places.dir) {
         Ok(mut listing) => {
-            listing.any(|entry| entry.map_or(true, |entry| entry.file_name() != ".gfxpack"))
+            listing.any(|entry| entry.map_or(true, |entry| entry.file_name() != OWN))
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => false,
         Err(e) => return Err(Error::io("cannot be a repository", &places.dir, e).into()),

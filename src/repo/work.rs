@@ -15,7 +15,7 @@ use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::package::Format;
 use crate::progress::Monitor;
-use crate::sign::Signer;
+use crate::sign::{PublicKey, Signer};
 
 pub use super::change::Selector;
 
@@ -32,6 +32,8 @@ pub struct Options<'a> {
     pub link: bool,
     /// Publish what clients could not install or upgrade to.
     pub allow_partial: bool,
+    /// Sign with another key than before, which clients have to get first.
+    pub new_key: bool,
 }
 
 /// What to do to a repository.
@@ -107,6 +109,17 @@ pub fn run(
             .hint("add --sign-key FILE or --sign-command COMMAND, or set GFXPACK_SIGN_KEY")
             .into());
     }
+    let key = options.signer.and_then(Signer::public_key).map(PublicKey::fingerprint);
+    if let (Some(before), Some(now)) = (&repository.state.key, &key)
+        && before != now
+        && !options.new_key
+    {
+        let what = format!("the repository is signed by the key {before}; this one is {now}");
+        return Err(Error::usage(what)
+            .at(repository.dir())
+            .hint("give that key; or pass --new-key: clients refuse the repository until they have the new one")
+            .into());
+    }
     let rpm_signer = options.signer.filter(|_| options.sign_packages);
     let intake_options = intake::Options { link: options.link, rpm_signer, known: None };
     let state = &repository.state;
@@ -176,7 +189,7 @@ pub fn run(
         indices
     };
     let arrivals = change.added.into_iter().map(intake::arrival).collect();
-    let signed = options.signer.is_some();
+    let signed = publish::Signed { signed: options.signer.is_some(), key };
     let published = publish::publish(repository, packages, indices, arrivals, date, signed)?;
     outcome.published = Some(published);
     Ok(outcome)
@@ -243,9 +256,10 @@ fn date(
     if before.publication == 0 || date > before.date {
         return Ok(date);
     }
-    if given.is_some() {
+    // A job that does two things gives both one date.
+    if given.is_some() && date < before.date {
         warnings.push(format!(
-            "the date {date} is not later than that of the publication before, {}: clients would keep that; \
+            "the date {date} is earlier than that of the publication before, {}: clients would keep that; \
              taking one second more",
             before.date
         ));

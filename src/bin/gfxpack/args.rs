@@ -598,6 +598,10 @@ pub struct Publishing {
     /// group's package, and hold back the others.
     #[arg(long)]
     pub allow_partial: bool,
+    /// Sign with another key than the repository was signed with before. Clients refuse it until they have
+    /// the new key
+    #[arg(long, help_heading = "Signing")]
+    pub new_key: bool,
     #[command(flatten)]
     pub signing: Signing,
 }

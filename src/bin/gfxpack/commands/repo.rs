@@ -135,6 +135,7 @@ fn change(
         sign_packages: bringing.is_some_and(|bringing| bringing.sign_packages),
         link: bringing.is_some_and(|bringing| bringing.link),
         allow_partial: publishing.allow_partial,
+        new_key: publishing.new_key,
     };
     let outcome = work::run(&mut repository, action, options, &jobs(global), ui)?;
     for warning in &outcome.warnings {
