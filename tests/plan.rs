@@ -122,7 +122,7 @@ fn later(path: &Path) {
 
 /// Packages have times in whole seconds: a second change within one would not show in them.
 fn next_second() {
-    std::thread::sleep(Duration::from_millis(1100));
+    thread::sleep(Duration::from_millis(1100));
 }
 
 fn names(names: &[&str]) -> BTreeSet<String> {
