@@ -122,10 +122,11 @@ pub fn publish(
     prepare(&places, indices, &state, &mut plan, &mut new)?;
     decide(&places, &new)?;
     finish(&places)?;
-    remove_file(&places.arrivals())?;
     let removed_files = plan.remove.len();
     let published = Published { publication: state.publication, date, removed_files };
+    // First, so that nothing of it is taken for what was not decided.
     repository.state = state;
+    remove_file(&places.arrivals())?;
     Ok(published)
 }
 

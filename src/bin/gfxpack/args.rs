@@ -612,8 +612,8 @@ pub struct Bringing {
     /// Sign .rpm packages on their way in, as `gfxpack sign` does; the originals stay as they are
     #[arg(long, help_heading = "Signing")]
     pub sign_packages: bool,
-    /// Make hard links to packages instead of copies, where the file system can. The files then must not be
-    /// written to again
+    /// Make hard links to packages instead of copies, where the file system can and all may read them. The
+    /// files then must not be written to again
     #[arg(long)]
     pub link: bool,
 }

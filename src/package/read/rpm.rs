@@ -517,11 +517,12 @@ const OPENPGP: u32 = 278;
 /// More than any package has.
 const MAX_SIGNATURES: usize = 64;
 
+/// The tag of a signature, and that or what is wrong with it.
+pub(crate) type TaggedSignature = (u32, Result<Signature, String>);
+
 /// The signatures over the main header, with their tags; what is wrong with one in place of it. They are not
 /// checked. Both what counts as signed and what is verified goes by this list.
-pub(crate) fn header_signatures(
-    signature: &Header,
-) -> Result<Vec<(u32, Result<Signature, String>)>, PackageError> {
+pub(crate) fn header_signatures(signature: &Header) -> Result<Vec<TaggedSignature>, PackageError> {
     let mut found = Vec::new();
     for tag in HEADER_SIGNATURES {
         if tag != OPENPGP {
