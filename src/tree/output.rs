@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -167,16 +167,22 @@ impl OutputDir {
 
     /// Moves what was made to its place.
     pub fn finish(mut self) -> Result<()> {
-        let placing = parts();
-        if self.beside {
+        let mut placing = parts();
+        let replaced = if self.beside {
             self.place_each()?;
-            self.finished = true;
+            None
         } else {
-            self.place(&self.part, &self.output)?;
-            self.finished = true;
+            self.place(&self.part, &self.output)?
+        };
+        self.finished = true;
+        if !self.beside && replaced.is_none() {
+            // The next run may have a part of this name already.
+            placing.retain(|part| *part != self.part);
+            return Ok(());
         }
         drop(placing);
-        // What was replaced is now where the part was. A next run would remove it as well.
+        // The part, or what was replaced and is now where the part was: locked, so no other run's. A next run would remove it
+        // as well.
         let _ = remove_tree(&self.part);
         Ok(())
     }
@@ -194,21 +200,26 @@ impl OutputDir {
         Ok(())
     }
 
-    /// Moves a finished directory to its place in one step. What was there is then where the directory was.
-    fn place(&self, from: &Path, to: &Path) -> Result<()> {
+    /// Moves a finished directory to its place in one step. What was there is then where the directory was: it is returned,
+    /// under our lock where it could be locked.
+    fn place(&self, from: &Path, to: &Path) -> Result<Option<File>> {
         let failed =
             |e: io::Error| Error::output("cannot move the finished output to its place", to, e);
         match fs::rename(from, to) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(None),
             Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(failed(e).into()),
             Err(_) if !self.force => Err(Error::failed("something was put there during the run")
                 .at(to)
                 .hint("it is left as it is: name another output, or pass --force to replace it")
                 .into()),
             Err(_) => {
+                let old = File::open(to).map_err(failed)?;
+                // Or a run that finds it in place of the part takes it for one that was left behind.
+                let _ = flock(&old, FlockOperation::NonBlockingLockExclusive);
                 // Both are whole at every moment.
                 renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)
-                    .map_err(|e| failed(e.into()).into())
+                    .map_err(|e| failed(e.into()))?;
+                Ok(Some(old))
             }
         }
     }
@@ -308,7 +319,18 @@ fn lock_empty(part: &Path, wait: bool) -> Result<File> {
                 .hint("wait for it to end, or name another output")
                 .into());
         }
-        // Locked, so whatever is in it belongs to a run that is gone. It may itself be gone by now.
+        // Who had it may have removed it meanwhile, and a third have made another, which is in use: that one's lock counts.
+        let locked = dir.metadata().map_err(failed)?;
+        match fs::symlink_metadata(part) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(failed(e).into()),
+            Ok(there) if !there.is_dir() => {
+                return Err(failed(io::ErrorKind::NotADirectory.into()).into());
+            }
+            Ok(there) if (there.dev(), there.ino()) != (locked.dev(), locked.ino()) => continue,
+            Ok(_) => {}
+        }
+        // Locked, so whatever is in it belongs to a run that is gone.
         let mut listing = match fs::read_dir(part) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(failed)?,
