@@ -18,6 +18,11 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 use crate::error::{Error, Errors, Result};
 
+/// How the names of part directories end.
+const PART: &str = ".gfxpack-part";
+/// Bytes that a file's name may have.
+const NAME_MAX: usize = 255;
+
 /// The part directories of this process. Whoever holds the lock may place an output, or remove all of them.
 static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -100,9 +105,19 @@ impl OutputDir {
 
     /// Prepares to add files to `output`, which may hold others and may be added to by other runs at
     /// the same time; files of the same names are replaced. Of two runs with one `label`, the second
-    /// waits for the first: an engine that was killed may leave one behind.
+    /// waits for the first: an engine that was killed may leave one behind. Fails where `label` cannot be
+    /// a part of a file's name.
     pub fn create_among(output: &Path, label: &str) -> Result<Self> {
-        Self::open_part(&named(output)?, label, true, true)
+        let output = named(output)?;
+        let name = output.file_name().unwrap_or_default();
+        // It is removed with all that is in it, so it must not lie elsewhere.
+        if label.contains(['/', '\0']) || name.len() + label.len() + 2 + PART.len() > NAME_MAX {
+            return Err(Error::usage(format!("cannot be written under the name `{label}`"))
+                .at(&output)
+                .hint("a name has no `/` and no NUL, and at most 255 bytes with what is put around it")
+                .into());
+        }
+        Self::open_part(&output, label, true, true)
     }
 
     fn open_part(output: &Path, label: &str, beside: bool, force: bool) -> Result<Self> {
@@ -114,7 +129,7 @@ impl OutputDir {
             part_name.push(".");
             part_name.push(label);
         }
-        part_name.push(".gfxpack-part");
+        part_name.push(PART);
         let part = parent.join(part_name);
         let lock = if label.is_empty() {
             // It is ours from the moment that it is there: nobody may ask this process to end between the two.
