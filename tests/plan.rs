@@ -392,6 +392,7 @@ fn help_completions_and_the_manual_page_have_both_commands() {
         assert!(completions.contains(option), "{option}");
     }
     assert!(help.contains("--plan-dir") && !help.contains("--dry-run"), "{help}");
+    assert!(help.contains("The text of --sign-command stands in graphs"), "{help}");
 }
 
 /// What is made is made beside the output under a name with the plan's in it, and what is there is removed first.
