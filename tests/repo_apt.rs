@@ -333,6 +333,111 @@ fn other_bytes_under_a_name_that_is_taken_are_refused() {
 }
 
 #[test]
+fn links_lead_to_files_that_a_server_can_read() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    let temp = TempDir::new().unwrap();
+    let files = release(0, "deb", &["rocblas"]);
+    let into = temp.path().join("in");
+    fs::create_dir(&into).unwrap();
+    for (file, mode) in files.iter().zip([0o644, 0o600, 0o644]) {
+        let at = into.join(file.file_name().unwrap());
+        fs::copy(file, &at).unwrap();
+        fs::set_permissions(at, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // The last by a symbolic link alone.
+    let last = into.join(files[2].file_name().unwrap());
+    fs::rename(&last, temp.path().join("kept")).unwrap();
+    symlink("../kept", &last).unwrap();
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).arg(&into).args(["--link", "--allow-partial"]));
+    for (n, file) in files.iter().enumerate() {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let pooled = &below(&dir.join("deb/pool"), name)[0];
+        let metadata = fs::symlink_metadata(pooled).unwrap();
+        assert!(metadata.is_file(), "{name}");
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o644, "{name}");
+        let source = fs::metadata(into.join(name)).unwrap();
+        assert_eq!(metadata.ino() == source.ino(), n != 1, "{name}");
+    }
+}
+
+#[test]
+fn indices_of_an_architecture_go_with_its_last_package() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    let tree = temp.path().join("tree");
+    fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+    let control = "Package: arm-tool\nVersion: 1\nArchitecture: arm64\nMaintainer: A <a@example.org>\n\
+                   Description: for another machine\n";
+    fs::write(tree.join("DEBIAN/control"), control).unwrap();
+    let arm = temp.path().join("arm-tool.deb");
+    let mut build = tool("dpkg-deb", "dpkg");
+    ok(build.args(["--root-owner-group", "--build"]).arg(tree).arg(&arm));
+    let mut create = unsigned("create", &dir);
+    create.args(release(0, "deb", &[])).arg(arm).args(["--keep-publications", "1"]);
+    ok(create.args(["--keep-days", "0"]));
+    let of_arm = || below(&dir.join("deb/dists"), "arm64");
+    assert!(of_arm().iter().any(|path| path.ends_with("main/binary-arm64/Packages.gz")));
+    ok(unsigned("remove", &dir).arg("arm-tool"));
+    // By hash, for those that have read the older Release.
+    let left = of_arm();
+    let by_hash = |path: &PathBuf| path.to_str().unwrap().contains("/by-hash/");
+    assert!(!left.is_empty() && left.iter().all(by_hash), "{left:?}");
+    ok(&mut unsigned("publish", &dir));
+    assert_eq!(of_arm(), Vec::<PathBuf>::new());
+    assert!(!dir.join("deb/dists/stable/main/binary-arm64").exists());
+}
+
+#[test]
+fn a_package_from_the_future_does_not_date_the_repository() {
+    let temp = TempDir::new().unwrap();
+    let late = |name: &str, format, date| {
+        let mut package = packages::sample(name, gfxpack::package::spec::Kind::Plain);
+        packages::file(&mut package.tree, "opt/tool", 0o644, "x");
+        package.date = date;
+        packages::write(&package, format, temp.path())
+    };
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).args(release(0, "deb", &[])));
+    let now = (DAY_ONE + 9 * DAY).to_string();
+    for format in [gfxpack::package::Format::Deb, gfxpack::package::Format::Rpm] {
+        let package = late("late", format, DAY_ONE + 10 * DAY);
+        let said = "late 7.1.0-1";
+        let stderr = fails(unsigned("add", &dir).arg(&package).args(["--date", &now]), 1);
+        assert!(
+            stderr.contains(said) && stderr.contains("is dated later than the publication"),
+            "{stderr}"
+        );
+        let stderr = fails(unsigned("add", &dir).arg(&package).env("SOURCE_DATE_EPOCH", &now), 1);
+        assert!(stderr.contains("is dated later than the publication"), "{stderr}");
+    }
+    // The last second that 32 bits have, after which no publication could follow.
+    let end = late("end", gfxpack::package::Format::Rpm, u32::MAX.into());
+    let stderr = fails(unsigned("add", &dir).arg(&end), 1);
+    assert!(stderr.contains("past 2106-02-07"), "{stderr}");
+    let list = ok(unsigned("list", &dir).arg("--json"));
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!((&list["publication"], &list["date"]), (&1.into(), &DAY_ONE.into()), "{list}");
+    // As the hint says.
+    let later = (DAY_ONE + 10 * DAY).to_string();
+    ok(unsigned("add", &dir)
+        .arg(temp.path().join("late_7.1.0-1_amd64.deb"))
+        .args(["--date", &later]));
+}
+
+#[test]
+fn a_pipe_is_no_package() {
+    let temp = TempDir::new().unwrap();
+    let pipe = temp.path().join("x.deb");
+    ok(std::process::Command::new("mkfifo").arg(&pipe));
+    for path in [&pipe, temp.path()] {
+        let dir = temp.path().join("repo");
+        let stderr = fails(unsigned("create", &dir).arg(path), 2);
+        assert!(stderr.contains("x.deb: is a pipe, a socket or a device"), "{stderr}");
+    }
+}
+
+#[test]
 fn files_of_removed_packages_stay_for_as_long_as_was_said() {
     let temp = TempDir::new().unwrap();
     let dir = temp.path().join("repo");

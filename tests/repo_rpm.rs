@@ -349,5 +349,50 @@ fn a_command_signs_both_formats() {
             "gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gfxpack\n"
         };
         assert!(repo.contains("\ngpgcheck=1\nrepo_gpgcheck=1\n") && repo.contains(line), "{repo}");
+        // It does not stay where it is known no more.
+        let mut again = repositories::unsigned("publish", &repository);
+        ok(again.args(["--sign-command", &command]));
+        assert!(!key.exists());
+    }
+}
+
+/// Another text of the same length in the header of an `.rpm`, with its digest made anew.
+fn edit_header(path: &Path, from: &str, to: &str) {
+    let mut rpm = fs::read(path).unwrap();
+    let ends = |rpm: &[u8], at: usize| {
+        let word = |at: usize| u32::from_be_bytes(rpm[at..at + 4].try_into().unwrap()) as usize;
+        at + 16 + word(at + 8) * 16 + word(at + 12)
+    };
+    let header = ends(&rpm, 96).next_multiple_of(8);
+    let end = ends(&rpm, header);
+    let digest = |rpm: &[u8]| -> String {
+        Sha256::digest(&rpm[header..end]).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let replace = |part: &mut [u8], from: &str, to: &str| {
+        assert_eq!(from.len(), to.len());
+        let found: Vec<usize> =
+            (0..part.len()).filter(|n| part[*n..].starts_with(from.as_bytes())).collect();
+        assert!(!found.is_empty(), "{from}");
+        found.into_iter().for_each(|n| part[n..n + to.len()].copy_from_slice(to.as_bytes()));
+    };
+    let before = digest(&rpm);
+    replace(&mut rpm[header..end], from, to);
+    let after = digest(&rpm);
+    replace(&mut rpm[96..header], &before, &after);
+    fs::write(path, rpm).unwrap();
+}
+
+#[test]
+fn names_that_two_packages_could_share_are_refused() {
+    let temp = TempDir::new().unwrap();
+    for (from, to, what) in
+        [("7.1.0", "7-1.0", "the version"), ("x86_64", "x86.64", "the architecture")]
+    {
+        let rpm = temp.path().join("p.rpm");
+        fs::copy(&release(0, "rpm", &["hip"])[0], &rpm).unwrap();
+        edit_header(&rpm, from, to);
+        let dir = temp.path().join("r");
+        let stderr = fails(repositories::unsigned("create", &dir).arg(&rpm), 1);
+        assert!(stderr.contains(what) && stderr.contains(to), "{stderr}");
     }
 }

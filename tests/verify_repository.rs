@@ -59,7 +59,9 @@ fn good() -> &'static Path {
         let dir = TempDir::new().unwrap();
         let now = dir.path().join("now");
         let all = |number| [release(number, "deb", &[]), release(number, "rpm", &[])].concat();
-        ok(signed("create", &now).args(all(0)).arg("--sign-packages"));
+        let mut create = signed("create", &now);
+        // Later than its packages, so that there is a date between.
+        ok(create.args(all(0)).args(["--sign-packages", "--date", "1767226600"]));
         copy_tree(&now, &dir.path().join("before"));
         ok(signed("add", &now).args(all(1)).arg("--sign-packages"));
         dir
@@ -297,6 +299,51 @@ fn other_key() -> Vec<u8> {
     KEY.get_or_init(make).clone()
 }
 
+/// The tag of an entry of the signature header, which begins at 96: 16 bytes, then entries of 16 bytes.
+fn entry(rpm: &[u8], tag: u32) -> usize {
+    let number = |at: usize| u32::from_be_bytes(rpm[at..at + 4].try_into().unwrap());
+    let all = (0..number(96 + 8) as usize).map(|n| 96 + 16 + n * 16);
+    all.clone().find(|at| number(*at) == tag).unwrap_or_else(|| panic!("no tag {tag}"))
+}
+
+/// Calls an entry of the signature header otherwise.
+fn renumber(path: &Path, from: u32, to: u32) {
+    let mut rpm = fs::read(path).unwrap();
+    let at = entry(&rpm, from);
+    rpm[at..at + 4].copy_from_slice(&to.to_be_bytes());
+    fs::write(path, rpm).unwrap();
+}
+
+/// A package whose only signature is as rpm 6 has it: base64 in the tag 278, here in the room of the reserved bytes.
+fn signed_for_rpm6(dir: &Path, key: &[u8]) -> PathBuf {
+    let secret = dir.join("six.key");
+    fs::write(&secret, key).unwrap();
+    let path = write(&extra("six", "opt/six", "x"), Format::Rpm, dir);
+    ok(gfxpack().arg("sign").arg(&path).arg("--sign-key").arg(secret));
+    let mut rpm = fs::read(&path).unwrap();
+    let word =
+        |rpm: &[u8], at: usize| u32::from_be_bytes(rpm[at..at + 4].try_into().unwrap()) as usize;
+    let store = 96 + 16 + word(&rpm, 96 + 8) * 16;
+    let (rsa, reserved) = (entry(&rpm, 268), entry(&rpm, 1008));
+    let packet = store + word(&rpm, rsa + 8);
+    let packet = rpm[packet..packet + word(&rpm, rsa + 12)].to_vec();
+    let raw = dir.join("packet");
+    fs::write(&raw, packet).unwrap();
+    let mut base64 = ok(std::process::Command::new("base64").arg("--wrap=0").arg(raw)).into_bytes();
+    base64.push(0);
+    let at = store + word(&rpm, reserved + 8);
+    assert!(base64.len() < word(&rpm, reserved + 12));
+    rpm[at..at + base64.len()].copy_from_slice(&base64);
+    // An array of one string.
+    for (n, value) in [(0, 278_u32), (4, 8), (12, 1)] {
+        rpm[reserved + n..reserved + n + 4].copy_from_slice(&value.to_be_bytes());
+    }
+    fs::write(&path, rpm).unwrap();
+    // What nobody reads.
+    renumber(&path, 268, 260);
+    path
+}
+
 /// A package of its own, with a file.
 fn extra(name: &str, path: &str, content: &str) -> Package {
     let mut package = sample(name, Kind::Plain);
@@ -305,7 +352,7 @@ fn extra(name: &str, path: &str, content: &str) -> Package {
 }
 
 const LIBRARY: &str = "opt/rocm/lib/librocblas.so.5";
-const LATE: &str = "1767400000";
+const LATE: &str = "1767700000";
 
 const BOTH: &[Side] = &[Deb, Rpm];
 const APT: &[Side] = &[Deb];
@@ -449,6 +496,17 @@ const DAMAGES: &[Damage<Side>] = damages! {
         ok(signed("add", &v.path()).arg(rpm))
     };
 
+    "text that is no signature where rpm 6 has its signatures" RPM "repo-signature" |v| {
+        // Of a package that is not signed the SHA1 of the header.
+        let rpm = write(&extra("plain", "opt/plain", "x"), Format::Rpm, v.dir.path());
+        renumber(&rpm, 269, 278);
+        ok(signed("add", &v.path()).arg(rpm))
+    };
+    "signature of rpm 6 by another key" RPM "repo-signature" |v| {
+        let rpm = signed_for_rpm6(v.dir.path(), &other_key());
+        ok(signed("add", &v.path()).arg(rpm))
+    };
+
     "generic package removed" BOTH "relation-unmet" |v| {
         ok(signed("remove", &v.path()).args(["rocblas-generic=7.2.0-1", "--allow-partial"])
             .args(["--format", v.format().as_str()]))
@@ -467,7 +525,7 @@ const DAMAGES: &[Damage<Side>] = damages! {
         v.add(&[extra("one", "opt/same", "1"), extra("two", "opt/same", "2")])
     };
 
-    "repository of the older release alone" BOTH "repo-downgrade" |v| v.remake(&v.files(0), "1767100000");
+    "repository of the older release alone" BOTH "repo-downgrade" |v| v.remake(&v.files(0), "1767226000");
     "packages of an older release than clients have" BOTH "repo-downgrade" |v| {
         let mut older = Vec::new();
         for name in ["hip-runtime", "rocblas-generic"] {
@@ -554,6 +612,28 @@ fn good_repositories_are_passed() {
         victim.add(&all);
         assert_silent(&side.report_on(&victim));
     }
+}
+
+#[test]
+fn only_what_was_verified_is_signed() {
+    // By the right key, as rpm 6 has it.
+    let victim = Rpm.victim();
+    let rpm = signed_for_rpm6(victim.dir.path(), &fs::read(secret_key()).unwrap());
+    ok(signed("add", &victim.path()).arg(rpm));
+    assert_silent(&Rpm.report_on(&victim));
+
+    // Alone in a repository, which does not tell clients that packages are signed.
+    let dir = TempDir::new().unwrap();
+    let rpm = write(&extra("plain", "opt/plain", "x"), Format::Rpm, dir.path());
+    renumber(&rpm, 269, 278);
+    let repository = dir.path().join("r");
+    ok(signed("create", &repository).arg(rpm).args(["--url", "https://x/y"]));
+    let text = fs::read_to_string(repository.join("rpm/gfxpack.repo")).unwrap();
+    assert!(text.contains("\ngpgcheck=0\nrepo_gpgcheck=1\n"), "{text}");
+    let mut verify = gfxpack();
+    verify.args(["--quiet", "verify", "--repo-dir"]).arg(repository).arg("--key").arg(public_key());
+    let said = fails(&mut verify, 1);
+    assert!(said.contains("[repo-signature] rpm/Packages/p/plain-7.1.0-1"), "{said}");
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl Found {
                 (Err(e), _) => {
                     Error::failed("is not called like an artifact").at(path).because(e).hint(
                         "rename it, or move it out of the shard: what is no artifact cannot be \
-                         packaged",
+                         packaged; where this is itself a shard, name the folder one level further in",
                     )
                 }
                 (Ok(_), Some((other, _))) => {

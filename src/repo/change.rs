@@ -46,6 +46,12 @@ pub(super) fn add(state: &State, waiting: Vec<Waiting>) -> Result<Change> {
         let record = &stored.record;
         taken.insert(key(record), (record.sha256, "the repository".to_owned()));
     }
+    // One record a file, whatever names are made of.
+    let mut paths: HashMap<(Format, String), String> = HashMap::new();
+    for stored in &state.packages {
+        let record = &stored.record;
+        paths.insert((record.format(), record.path.clone()), record.called());
+    }
     let old: HashMap<&str, [u8; 32]> =
         state.old.iter().filter_map(|old| Some((old.path.as_str(), old.sha256?))).collect();
     let mut faults = Vec::new();
@@ -78,6 +84,13 @@ pub(super) fn add(state: &State, waiting: Vec<Waiting>) -> Result<Change> {
                 ))
                 .at(&one.source)
                 .hint("clients with an older index still ask for that: build it with a higher release"),
+            );
+            continue;
+        }
+        if let Some(other) = paths.insert((record.format(), record.path.clone()), record.called()) {
+            let what = format!("{} would have the same file name as {other}", record.called());
+            faults.push(
+                Error::failed(what).at(&one.source).hint("build one of them under another name"),
             );
             continue;
         }

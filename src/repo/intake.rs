@@ -59,6 +59,7 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
     for path in paths {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => dirs.push(path.clone()),
+            Ok(metadata) if !metadata.is_file() => faults.push(irregular(path)),
             Ok(metadata) => match format(path) {
                 Some(format) => {
                     found.push(Input { path: path.clone(), format, size: metadata.len() });
@@ -86,6 +87,8 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
                     fs::metadata(&path).map_err(|e| Error::io("cannot read", &path, e))?;
                 if metadata.is_file() {
                     found.push(Input { path, format, size: metadata.len() });
+                } else if !metadata.is_dir() {
+                    faults.push(irregular(&path));
                 }
             }
         }
@@ -93,6 +96,13 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
     found.sort();
     found.dedup();
     Errors::check(found, faults)
+}
+
+/// To open a pipe is to wait for who writes to it.
+fn irregular(path: &Path) -> Error {
+    Error::usage("is a pipe, a socket or a device, not a file")
+        .at(path)
+        .hint("write the package to a file, and name that")
 }
 
 fn format(path: &Path) -> Option<Format> {
@@ -194,9 +204,18 @@ fn open(file: &Path) -> Result<(File, u64, i64), Error> {
     Ok((open, metadata.len(), mtime(&metadata)))
 }
 
+/// Links a file that a server of another user may read; of a symbolic link, what that leads to.
+fn link_readable(from: &Path, to: &Path) -> io::Result<()> {
+    let from = from.canonicalize()?;
+    if from.metadata()?.permissions().mode() & 0o004 == 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    fs::hard_link(from, to)
+}
+
 /// Copies or links a file; returns its SHA-256.
 fn copy(from: &Path, to: &Path, link: bool) -> Result<[u8; 32], Error> {
-    if link && fs::hard_link(from, to).is_ok() {
+    if link && link_readable(from, to).is_ok() {
         return digest(to);
     }
     let mut input = File::open(from).map_err(|e| Error::io("cannot open", from, e))?;

@@ -1,5 +1,7 @@
 //! Publishing: clients see the old state or the new one, and what was interrupted is finished or never was.
 //!
+//! 0. What is to come is noted in `.gfxpack/arrivals`, from which the next run removes it if this one dies before it
+//!    decides.
 //! 1. Packages go to their places in the pool. Nothing refers to them yet.
 //! 2. Indices that are called after their content go to theirs. Nothing refers to them yet.
 //! 3. Files with fixed names are written into `.gfxpack/next.part`, beside the new state and a plan that says
@@ -18,12 +20,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::store::{Old, Places, Repository, State, Stored};
-use super::{Content, Indices, root};
+use super::{Content, Fixed, Indices, root};
 use crate::error::{Error, Result};
 use crate::msgpack;
 
@@ -42,6 +44,30 @@ struct Plan {
     places: Vec<(String, Option<u32>)>,
     /// What nobody asks for any more.
     remove: Vec<String>,
+}
+
+impl Plan {
+    /// Nothing of it is outside of the repository.
+    fn check(&self) -> Result<(), Error> {
+        let places = self.places.iter().map(|(path, _)| path);
+        check_inside(places.chain(&self.remove))
+    }
+}
+
+/// Refuses paths that lead out of the directory that they are below, or to what is kept there for the next run.
+fn check_inside<'a>(paths: impl IntoIterator<Item = &'a String>) -> Result<(), Error> {
+    let is_inside = |path: &&String| {
+        let mut parts = Path::new(path).components();
+        let is_normal = parts.clone().all(|part| matches!(part, Component::Normal(_)));
+        is_normal && parts.next().is_some_and(|first| first.as_os_str() != ".gfxpack")
+    };
+    match paths.into_iter().find(|path| !is_inside(path)) {
+        None => Ok(()),
+        Some(path) => Err(Error::failed(format!(
+            "the path `{path}` leads out of the repository, expected one below deb or rpm"
+        ))
+        .hint("nothing was done with it: somebody edited this file; make the repository anew from its packages")),
+    }
 }
 
 /// A file that is to go into the pool.
@@ -68,13 +94,15 @@ pub struct Published {
 pub fn publish(
     repository: &mut Repository,
     packages: Vec<Stored>,
-    indices: Vec<Indices>,
+    mut indices: Vec<Indices>,
     arrivals: Vec<Arrival>,
     date: i64,
     signed: bool,
 ) -> Result<Published> {
     let places = repository.places.clone();
+    indices.push(gone(&repository.state, &indices));
     let (state, remove) = next_state(&repository.state, packages, &indices, date, signed);
+    intend(&places, &arrivals, &indices)?;
     let mut new = Vec::new();
     for arrival in arrivals {
         let to = places.dir.join(&arrival.to);
@@ -85,10 +113,69 @@ pub fn publish(
     prepare(&places, indices, &state, &mut plan, &mut new)?;
     decide(&places, &new)?;
     finish(&places)?;
+    remove_file(&places.arrivals())?;
     let removed_files = plan.remove.len();
     let published = Published { publication: state.publication, date, removed_files };
     repository.state = state;
     Ok(published)
+}
+
+/// Notes what is about to come to places where nothing is, packages and indices called after their content.
+fn intend(places: &Places, arrivals: &[Arrival], indices: &[Indices]) -> Result<()> {
+    let named = indices.iter().flat_map(|one| &one.named).flat_map(|named| &named.paths);
+    let all = arrivals.iter().map(|arrival| &arrival.to).chain(named);
+    let new: BTreeSet<&String> =
+        all.filter(|path| fs::symlink_metadata(places.dir.join(path)).is_err()).collect();
+    check_inside(new.iter().copied())?;
+    let bytes = rmp_serde::to_vec(&new)
+        .map_err(|e| Error::failed("cannot encode what the publication brings").because(e))?;
+    // Whole or not at all.
+    let part = places.part();
+    fs::create_dir_all(&part).map_err(|e| Error::output("cannot make", &part, e))?;
+    let temporary = part.join("arrivals");
+    write(&temporary, &bytes)?;
+    let synced = File::open(&temporary).and_then(|file| file.sync_all());
+    synced.map_err(|e| Error::output("cannot write", &temporary, e))?;
+    put(&temporary, &places.arrivals())
+}
+
+/// Removes what a run has brought that did not get to its decision: of what it noted, all that the state does not
+/// name.
+pub(super) fn withdraw(places: &Places, state: &State) -> Result<()> {
+    let path = places.arrivals();
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io("cannot read", &path, e).into()),
+    };
+    let (new, _): (Vec<String>, _) = msgpack::decode(&bytes).map_err(|e| {
+        Error::failed("the list of files that a publication was to bring is damaged")
+            .at(&path)
+            .because(e)
+            .hint("remove it; the files that it listed stay, and nothing refers to them")
+    })?;
+    check_inside(&new).map_err(|e| e.at(&path))?;
+    let pool = |stored: &Stored| {
+        let record = &stored.record;
+        format!("{}/{}", root(record.format()), record.path)
+    };
+    let old = state.old.iter().map(|old| old.path.clone());
+    let needed: HashSet<String> =
+        state.packages.iter().map(pool).chain(state.named.iter().cloned()).chain(old).collect();
+    for path in new.iter().filter(|path| !needed.contains(*path)) {
+        remove_with_dirs(places, path)?;
+    }
+    remove_file(&path)
+}
+
+/// Files with fixed names that were published and that these indices have not: of an architecture whose last package
+/// went, of a key that is no longer known. They go last, when nothing refers to them any more.
+fn gone(before: &State, indices: &[Indices]) -> Indices {
+    let now: HashSet<&str> =
+        indices.iter().flat_map(|one| &one.fixed).map(|fixed| fixed.path.as_str()).collect();
+    let gone = before.fixed.iter().filter(|path| !now.contains(path.as_str()));
+    let gone = gone.map(|path| Fixed { path: path.clone(), content: Content::Gone });
+    Indices { named: Vec::new(), fixed: gone.collect() }
 }
 
 /// The state after a publication, and the files that go away with it.
@@ -111,6 +198,9 @@ fn next_state(
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
+    let fixed = indices.iter().flat_map(|one| &one.fixed);
+    let fixed = fixed.filter(|one| one.content != Content::Gone).map(|one| one.path.clone());
+    let fixed = fixed.collect::<BTreeSet<_>>().into_iter().collect();
     let needed: HashSet<String> = packages.iter().map(pool).chain(named.iter().cloned()).collect();
     let gone = |path: &String| !needed.contains(path);
     let old = |path, sha256| Old { path, sha256, since: publication, date };
@@ -129,7 +219,7 @@ fn next_state(
     let mut remove: Vec<String> = over.into_iter().map(|old| old.path).collect();
     remove.sort();
     let settings = settings.clone();
-    (State { settings, publication, date, signed, packages, named, old: kept }, remove)
+    (State { settings, publication, date, signed, packages, named, old: kept, fixed }, remove)
 }
 
 /// Writes all that the publication consists of; nothing that anybody looks at changes.
@@ -178,6 +268,8 @@ fn prepare(
             number += 1;
         }
     }
+    // What cannot be done must not be decided.
+    plan.check()?;
     new.extend([part.join(STATE), part.join(PLAN)]);
     state.write(&part.join(STATE))?;
     let bytes = rmp_serde::to_vec(&plan)
@@ -221,6 +313,7 @@ pub(super) fn finish(places: &Places) -> Result<()> {
             .because(e)
             .hint("the repository is as it was, or partly new: publish it anew from its packages")
     })?;
+    plan.check().map_err(|e| e.at(next.join(PLAN)))?;
     for (path, from) in &plan.places {
         let to = places.dir.join(path);
         match from {
@@ -229,23 +322,14 @@ pub(super) fn finish(places: &Places) -> Result<()> {
                 Err(_) if !next.join(number.to_string()).exists() && to.exists() => {}
                 other => other?,
             },
-            None => remove_file(&to)?,
+            None => remove_with_dirs(places, path)?,
         }
     }
     if next.join(STATE).exists() {
         put(&next.join(STATE), &places.state())?;
     }
     for path in &plan.remove {
-        let path = places.dir.join(path);
-        remove_file(&path)?;
-        // Directories that are empty by now, up to the repository's own.
-        let mut dir = path.parent();
-        while let Some(parent) = dir.filter(|dir| *dir != places.dir) {
-            if fs::remove_dir(parent).is_err() {
-                break;
-            }
-            dir = parent.parent();
-        }
+        remove_with_dirs(places, path)?;
     }
     remove_file(&next.join(PLAN))?;
     remove_dir(&next)
@@ -285,6 +369,20 @@ pub(super) fn link(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(|_| ()).map_err(|e| Error::output("cannot copy to", to, e).into())
 }
 
+/// Removes a file, and the directories that are empty then, up to the repository's own.
+fn remove_with_dirs(places: &Places, path: &str) -> Result<()> {
+    let path = places.dir.join(path);
+    remove_file(&path)?;
+    let mut dir = path.parent();
+    while let Some(parent) = dir.filter(|dir| *dir != places.dir) {
+        if fs::remove_dir(parent).is_err() {
+            break;
+        }
+        dir = parent.parent();
+    }
+    Ok(())
+}
+
 fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -305,8 +403,8 @@ fn remove_dir(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Named;
     use super::super::store::Settings;
-    use super::super::{Fixed, Named};
     use super::*;
 
     fn settings() -> Settings {

@@ -132,6 +132,9 @@ pub struct State {
     pub named: Vec<String>,
     /// What is only there for those who have read an older publication.
     pub old: Vec<Old>,
+    /// Files with fixed names of the newest publication, below the repository's directory.
+    #[serde(default)]
+    pub fixed: Vec<String>,
 }
 
 impl State {
@@ -145,6 +148,7 @@ impl State {
             packages: Vec::new(),
             named: Vec::new(),
             old: Vec::new(),
+            fixed: Vec::new(),
         }
     }
 
@@ -212,6 +216,11 @@ impl Places {
         self.own().join("incoming")
     }
 
+    /// What a run is about to bring to places where nothing is.
+    pub fn arrivals(&self) -> PathBuf {
+        self.own().join("arrivals")
+    }
+
     /// A publication that is being prepared.
     pub fn part(&self) -> PathBuf {
         self.own().join("next.part")
@@ -229,6 +238,8 @@ pub struct Repository {
     pub(super) places: Places,
     /// What is published.
     pub state: State,
+    /// Whether this run made the directory.
+    made: bool,
     /// Held open for its lock.
     _lock: File,
 }
@@ -238,23 +249,20 @@ impl Repository {
     pub fn create(dir: &Path, settings: Settings) -> Result<Self> {
         let places = Places { dir: dir.to_owned() };
         let own = places.own();
-        let occupied = match fs::read_dir(dir) {
-            Ok(mut listing) => listing.any(|entry| {
-                // What a run left that was killed before its first publication.
-                entry.map_or(true, |entry| entry.file_name() != ".gfxpack")
-            }),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-            Err(e) => return Err(Error::io("cannot be a repository", dir, e).into()),
-        };
-        if occupied || places.state().exists() || places.next().exists() {
-            return Err(Error::usage("the directory of the new repository is not empty")
-                .at(dir)
-                .hint("name another one; gfxpack repo add adds packages to a repository")
-                .into());
+        // Before anything is made in a directory that is of something else. What a run has left that was killed is removed
+        // when the lock is held.
+        if !places.arrivals().exists() || places.state().exists() {
+            vacant(&places)?;
         }
+        let made = !dir.exists();
         fs::create_dir_all(&own).map_err(|e| Error::output("cannot make", &own, e))?;
         let lock = lock(&own)?;
-        let made = Self { places, state: State::new(settings), _lock: lock };
+        // Another run may have published until now.
+        if !places.state().exists() && !places.next().exists() {
+            publish::withdraw(&places, &State::new(settings.clone()))?;
+        }
+        vacant(&places)?;
+        let made = Self { places, state: State::new(settings), made, _lock: lock };
         publish::clear(&made.places)?;
         Ok(made)
     }
@@ -273,7 +281,8 @@ impl Repository {
         publish::finish(&places)?;
         publish::clear(&places)?;
         let state = State::read(&places.state())?;
-        Ok(Self { places, state, _lock: lock })
+        publish::withdraw(&places, &state)?;
+        Ok(Self { places, state, made: false, _lock: lock })
     }
 
     /// Reads what is published, without a lock. Only looks.
@@ -304,11 +313,17 @@ impl Drop for Repository {
     /// Best effort: what cannot be removed now is removed by the next run.
     fn drop(&mut self) {
         let _ = publish::clear(&self.places);
+        // What is decided stays, and is finished.
+        if !self.places.next().exists() {
+            let _ = publish::withdraw(&self.places, &self.state);
+        }
         // One that was not published is none.
         if !self.places.state().exists() && !self.places.next().exists() {
             let _ = fs::remove_file(self.places.own().join("lock"));
             let _ = fs::remove_dir(self.places.own());
-            let _ = fs::remove_dir(self.dir());
+            if self.made {
+                let _ = fs::remove_dir(self.dir());
+            }
         }
     }
 }
@@ -318,13 +333,38 @@ pub(super) fn mtime(metadata: &fs::Metadata) -> i64 {
     metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec())
 }
 
+/// Refuses a directory that something is in, beside what a run left that was killed before its first publication.
+fn vacant(places: &Places) -> Result<()> {
+    let occupied = match fs::read_dir(&places.dir) {
+        Ok(mut listing) => {
+            listing.any(|entry| entry.map_or(true, |entry| entry.file_name() != ".gfxpack"))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+        Err(e) => return Err(Error::io("cannot be a repository", &places.dir, e).into()),
+    };
+    if occupied || places.state().exists() || places.next().exists() {
+        return Err(Error::usage("the directory of the new repository is not empty")
+            .at(&places.dir)
+            .hint("name another one; gfxpack repo add adds packages to a repository")
+            .into());
+    }
+    Ok(())
+}
+
 fn lock(own: &Path) -> Result<File> {
     let path = own.join("lock");
     let cannot = |e| Error::output("cannot make", &path, e);
     let file = File::options().create(true).append(true).open(&path).map_err(cannot)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
-        Error::io("another run is changing the repository", own, e.into())
+    let other = |e| {
+        Error::io("another run is changing the repository", own, e)
             .hint("wait for it to end, and run this again")
-    })?;
+    };
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| other(e.into()))?;
+    // A run that made no repository has removed the file meanwhile: whose lock this is nobody else asks for.
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (held, named) = (file.metadata().map(identity), fs::metadata(&path).map(identity));
+    if held.map_err(other)? != named.map_err(other)? {
+        return Err(other(io::ErrorKind::WouldBlock.into()).into());
+    }
     Ok(file)
 }

@@ -28,7 +28,7 @@ pub struct Options<'a> {
     pub signer: Option<&'a Signer>,
     /// Sign `.rpm` packages as well, on their way in.
     pub sign_packages: bool,
-    /// Make hard links to packages where that is possible, rather than copies.
+    /// Make hard links to packages where that is possible and all may read them, rather than copies.
     pub link: bool,
     /// Publish what clients could not install or upgrade to.
     pub allow_partial: bool,
@@ -147,13 +147,14 @@ pub fn run(
     if change.added.is_empty() && change.removed.is_empty() && !is_new {
         return Ok(outcome);
     }
+    Errors::check((), dated(&change, options.date))?;
     let partial = closed::check(&state.packages, &change.packages);
     if options.allow_partial {
         outcome.warnings.extend(partial.iter().map(ToString::to_string));
     } else {
         Errors::check((), partial)?;
     }
-    let date = date(repository, &change.packages, options.date, &mut outcome.warnings);
+    let date = date(repository, &change.packages, options.date, &mut outcome.warnings)?;
     let mut packages = change.packages;
     unchanged(repository, &mut packages, &change.added)?;
     let indices = {
@@ -187,6 +188,28 @@ fn is_published(repository: &Repository, format: Format) -> bool {
     repository.state.named.iter().any(|path| path.starts_with(&root))
 }
 
+/// Faults of packages that come and are dated after the publication, where its date is given, or after every date that
+/// an index can have. One such package would date the repository for good, as no Release may be older than the one before.
+fn dated(change: &Change, given: Option<i64>) -> Vec<Error> {
+    let latest = given.unwrap_or(LATEST);
+    let late = change.added.iter().filter(|one| one.stored.record.built > latest);
+    let fault = |one: &intake::Waiting| {
+        let record = &one.stored.record;
+        let (called, built) = (record.called(), record.built);
+        let than = if given.is_some() { "the publication" } else { "an index can tell" };
+        Error::failed(format!("{called} is dated later than {than}: {built}, expected at most {latest}"))
+            .at(&one.source)
+            .hint(
+                "give a later --date or SOURCE_DATE_EPOCH, or, where the package is dated in the future, build it \
+                 again with the right SOURCE_DATE_EPOCH",
+            )
+    };
+    late.map(fault).collect()
+}
+
+/// 2106-02-07 06:28:15 UTC, the last second of 32 bits, which is what packages and signatures have for dates.
+const LATEST: i64 = u32::MAX as i64;
+
 /// The date of the publication. apt takes no Release that is older than the one it has, so it is later than
 /// that of the publication before.
 fn date(
@@ -194,10 +217,22 @@ fn date(
     packages: &[Stored],
     given: Option<i64>,
     warnings: &mut Vec<String>,
-) -> i64 {
+) -> Result<i64> {
     let newest = packages.iter().map(|stored| stored.record.built).max().unwrap_or_default();
-    let date = given.unwrap_or(newest).clamp(0, u32::MAX.into());
+    let date = given.unwrap_or(newest).max(0);
     let before = &repository.state;
+    if date.max(before.date) >= LATEST {
+        return Err(Error::failed(format!(
+            "the publication would be dated {}, past 2106-02-07, which clients cannot read",
+            date.max(before.date)
+        ))
+        .at(repository.dir())
+        .hint(
+            "give the right --date; where the repository has that date already, make a new one and merge this into \
+             it: gfxpack repo create NEW, gfxpack repo merge NEW OLD",
+        )
+        .into());
+    }
     if given.is_none() && before.settings.valid_days.is_some() {
         warnings.push(
             "the time until which the repository is valid counts from its newest package, for want of a date: \
@@ -206,7 +241,7 @@ fn date(
         );
     }
     if before.publication == 0 || date > before.date {
-        return date;
+        return Ok(date);
     }
     if given.is_some() {
         warnings.push(format!(
@@ -215,7 +250,7 @@ fn date(
             before.date
         ));
     }
-    before.date + 1
+    Ok(before.date + 1)
 }
 
 /// Checks that the files of packages that stay are those that were read: by size and time, and by their

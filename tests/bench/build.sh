@@ -49,7 +49,7 @@ measure() {
 }
 build() { echo "'$gfxpack' build --input-shards-dir '$work/shards' $how --jobs $1 --output-dir '$work/out/p'"; }
 
-sum() { find "$@" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }'; }
+sum() { find "$@" -type f -printf '%s\n' | awk '{ n += $1 } END { printf "%.0f\n", n }'; }
 bytes=$(sum "${artifacts[@]}")
 find "${artifacts[@]}" -type f -exec cat {} + > /dev/null
 for ((run = 0; run < runs; run++)); do

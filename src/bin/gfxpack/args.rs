@@ -88,8 +88,21 @@ pub enum Command {
     Schema(Schema),
     /// Print shell completions
     Completions(Completions),
-    /// Print the manual page
-    Man,
+    Man(Man),
+}
+
+/// Print a manual page, or write those of all commands
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack man repo add | man -l -\n  \
+    gfxpack man --output-dir /usr/share/man/man1")]
+pub struct Man {
+    /// The command, as `build` or `repo add`; without one, the page of gfxpack itself
+    #[arg(value_name = "COMMAND", conflicts_with = "output_dir")]
+    pub command: Vec<String>,
+    /// Write the pages of all commands into this directory
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
 }
 
 /// Show which architectures artifacts, shards or files have code for, and draft a configuration
@@ -330,9 +343,11 @@ pub struct Recombine {
     gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
     gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml\n  \
     gfxpack verify --repo-dir /srv/rocm.new --previous /srv/rocm --key release.pub")]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
+    .args(["artifacts_dir", "packages_dir", "repo_dir"]))]
 pub struct Verify {
     /// A directory of split or of recombined artifacts
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["packages_dir", "repo_dir"])]
+    #[arg(long, value_name = "DIR")]
     pub artifacts_dir: Option<PathBuf>,
     /// A directory of .deb and .rpm files instead: one set of packages, in one format or in both
     #[arg(long, value_name = "DIR", conflicts_with_all = ["artifacts_dir", "source"])]
@@ -573,7 +588,7 @@ pub struct Publishing {
     ///
     /// It is the Date of apt's Release, which clients do not take if it is older than the one they have: where it
     /// would not be later than that of the publication before, it becomes one second later. The clock is not
-    /// looked at.
+    /// looked at. A package that is dated later than the date that is given is refused.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..=i64::from(u32::MAX)))]
     pub date: Option<i64>,
     /// Publish though clients could not install or upgrade to what is newest

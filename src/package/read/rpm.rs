@@ -509,6 +509,55 @@ fn digests(
     Ok(())
 }
 
+/// Tags of signatures over the main header: RSA, DSA or EdDSA, and OpenPGP of rpm 6. Those of old over header and
+/// payload (1002, 1005) are none of them: rpm 4.14 and later do without. Source: rpm's `rpmtag.h`.
+const HEADER_SIGNATURES: [u32; 3] = [268, 267, OPENPGP];
+/// Strings in base64, one a signature.
+const OPENPGP: u32 = 278;
+/// More than any package has.
+const MAX_SIGNATURES: usize = 64;
+
+/// The signatures over the main header, with their tags; what is wrong with one in place of it. They are not
+/// checked. Both what counts as signed and what is verified goes by this list.
+pub(crate) fn header_signatures(
+    signature: &Header,
+) -> Result<Vec<(u32, Result<Signature, String>)>, PackageError> {
+    let mut found = Vec::new();
+    for tag in HEADER_SIGNATURES {
+        if tag != OPENPGP {
+            let packet = signature.bytes(tag)?;
+            found.extend(packet.map(|packet| (tag, Signature::parse(packet))));
+            continue;
+        }
+        let texts = signature.raw_strings(tag)?;
+        if texts.len() > MAX_SIGNATURES {
+            let (what, most) = ("number of signatures in tag 278", "at most 64");
+            return Err(PackageError::field(what, signature.offset, texts.len(), most));
+        }
+        if signature.has(tag) && texts.is_empty() {
+            found.push((tag, Err("there is no signature in it".to_owned())));
+        }
+        found.extend(texts.into_iter().map(|text| (tag, openpgp(text))));
+    }
+    Ok(found)
+}
+
+/// A signature in base64.
+fn openpgp(text: &[u8]) -> Result<Signature, String> {
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+    if text.is_empty() || !text.iter().all(is_base64) {
+        return Err("it is not base64".to_owned());
+    }
+    // As armor has it, without whose lines it is the same.
+    let mut armor = b"-----BEGIN PGP SIGNATURE-----\n\n".to_vec();
+    for line in text.chunks(64) {
+        armor.extend(line);
+        armor.push(b'\n');
+    }
+    armor.extend(b"-----END PGP SIGNATURE-----\n");
+    Signature::parse(&armor)
+}
+
 /// A signature as `RSA/SHA256, key 0123456789ABCDEF, made 2026-01-05T12:00:00Z, over the header`; as the
 /// name of its tag where it cannot be read.
 fn signed_by(header: &Header, tag: u32, name: &str) -> Result<String, PackageError> {

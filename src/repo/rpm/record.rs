@@ -11,13 +11,12 @@ use sha2::{Digest, Sha256};
 
 use super::xml;
 use crate::package::read::PackageError;
-use crate::package::read::rpm::{MAX_PATHS, headers, same_length};
+use crate::package::read::rpm::{MAX_PATHS, header_signatures, headers, same_length};
 use crate::package::read::rpm_header::Header;
 use crate::package::spec::{Op, Relation};
 use crate::read_at::{ReadAt, read_vec};
 use crate::repo::hex;
 use crate::repo::record::{Facts, Part, Relations};
-use crate::sign::Signature;
 
 /// So many entries of the changelog are kept, the newest, as createrepo_c keeps.
 const CHANGELOGS: usize = 10;
@@ -64,7 +63,7 @@ pub struct Record {
     pub files: Vec<FileName>,
     /// The newest entries, the oldest of them first.
     pub changelogs: Vec<Changelog>,
-    /// Whether it carries a signature. It is not checked.
+    /// Whether it carries a signature over its header. It is not checked here.
     pub is_signed: bool,
 }
 
@@ -145,21 +144,29 @@ pub fn read(r: &dyn ReadAt) -> Result<Facts, PackageError> {
     check_header(r, &signature, &header)?;
     let text =
         |tag| Ok(header.raw_strings(tag)?.first().map_or_else(String::new, |s| xml::clean(s)));
-    let word = |tag, what: &str| {
+    let word = |tag, what: &str, marks: &str| {
         let text: String = text(tag)?;
-        let good = |c: char| c.is_ascii_alphanumeric() || "._+~^-".contains(c);
+        let good = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
         if !text.is_empty() && text.len() <= 200 && !text.starts_with('.') && text.chars().all(good)
         {
             return Ok(text);
         }
         let found = format!("`{}`", text.chars().take(60).collect::<String>());
         let what = format!("{what} in the main header");
-        Err(PackageError::field(what, header.offset, found, "letters, digits and `._+~^-`"))
+        Err(PackageError::field(
+            what,
+            header.offset,
+            found,
+            format!("letters, digits and `{marks}`"),
+        ))
     };
-    let name = word(1000, "the name")?;
-    let (version, release) = (word(1001, "the version")?, word(1002, "the release")?);
+    // In NAME-VERSION-RELEASE.ARCH the last two `-` and the last `.` part them, so that no two packages share a
+    // file.
+    let name = word(1000, "the name", "._+~^-")?;
+    let (version, release) =
+        (word(1001, "the version", "._+~^")?, word(1002, "the release", "._+~^")?);
     let is_source = header.number(1106)?.is_some_and(|n| n != 0);
-    let arch = if is_source { "src".to_owned() } else { word(1022, "the architecture")? };
+    let arch = if is_source { "src".to_owned() } else { word(1022, "the architecture", "_+~^-")? };
     let epoch = header.number(1003)?.unwrap_or_default();
     let epoch = u32::try_from(epoch).map_err(|_| {
         PackageError::field("the epoch in the main header", header.offset, epoch, "32 bits")
@@ -212,19 +219,9 @@ fn check_header(r: &dyn ReadAt, signature: &Header, header: &Header) -> Result<(
     Err(PackageError::field("SHA256 of the main header", header.offset, actual, stated))
 }
 
-/// Whether a signature is there that can be read: DSA, RSA, of header and payload.
+/// Whether a signature over the header is there that can be read.
 fn is_signed(signature: &Header) -> Result<bool, PackageError> {
-    // rpm 6 has them as text in 278.
-    if signature.has(278) {
-        return Ok(true);
-    }
-    for tag in [267, 268, 1002, 1005] {
-        let packet = if signature.has(tag) { signature.bytes(tag)? } else { None };
-        if packet.is_some_and(|packet| Signature::parse(packet).is_ok()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(header_signatures(signature)?.iter().any(|(_, one)| one.is_ok()))
 }
 
 fn files(header: &Header) -> Result<(Vec<String>, Vec<FileName>), PackageError> {

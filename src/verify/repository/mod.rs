@@ -12,7 +12,7 @@ mod relations;
 mod rpm;
 mod xml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::progress::Monitor;
 use crate::read_at::{OpenFile, ReadAt, read_vec};
 use crate::repo::hex;
 use crate::repo::record::{Facts, Part, Record};
-use crate::sign::{Signature, Verifier};
+use crate::sign::Verifier;
 
 /// How to verify a repository, beside [`Options`]; of those, what artifacts are made of does not count here.
 #[derive(Debug, Clone, Copy, Default)]
@@ -273,10 +273,11 @@ fn package(
         }
     };
     compare(entry, &facts, log);
-    if let (Format::Rpm, Some(keys)) = (listing.format, keys) {
-        header_signature(&reader, entry, keys, log);
+    let Facts { name, version, arch, built, mut part } = facts;
+    if let (Part::Rpm(part), Some(keys)) = (&mut part, keys) {
+        // Of what was read, only a signature by one of the keys makes it signed.
+        part.is_signed = header_signature(&reader, entry, keys, log);
     }
-    let Facts { name, version, arch, built, part } = facts;
     Some(Record { name, version, arch, path: entry.path.clone(), size, sha256, built, part })
 }
 
@@ -317,35 +318,62 @@ fn said(part: &Part) -> Vec<String> {
     lines
 }
 
-/// The signature in an `.rpm`, where there is one, is by one of the keys.
-fn header_signature(reader: &dyn ReadAt, entry: &Entry, keys: &Verifier, log: &mut Log<'_>) {
-    let check = || -> Result<(), String> {
+/// The signatures over the header of an `.rpm`, where there are any, are by the keys: of the OpenPGP ones of rpm 6 one
+/// is, as a package may carry those of several signers, and each of all others. Returns whether one was verified.
+fn header_signature(
+    reader: &dyn ReadAt,
+    entry: &Entry,
+    keys: &Verifier,
+    log: &mut Log<'_>,
+) -> bool {
+    let check = || -> Result<bool, String> {
         let (signature, header) =
             crate::package::read::rpm::headers(reader).map_err(|e| chain(&e))?;
-        for tag in [268, 267] {
-            if !signature.has(tag) {
-                continue;
-            }
-            let packet = signature.bytes(tag).map_err(|e| chain(&e))?.unwrap_or_default();
-            let bytes = read_vec(reader, header.offset, header.size).map_err(|e| e.to_string())?;
-            let one = Signature::parse(packet)?;
-            keys.verify_detached(&one, &mut Cursor::new(bytes))?;
+        let all =
+            crate::package::read::rpm::header_signatures(&signature).map_err(|e| chain(&e))?;
+        if all.is_empty() {
+            return Ok(false);
         }
-        Ok(())
+        let bytes = read_vec(reader, header.offset, header.size).map_err(|e| e.to_string())?;
+        // By tag, how the first went that is bad, unless another of the tag is good.
+        let mut tags: BTreeMap<u32, Result<(), String>> = BTreeMap::new();
+        for (tag, one) in all {
+            let done =
+                one.and_then(|one| keys.verify_detached(&one, &mut Cursor::new(&bytes)).map(drop));
+            match tags.get(&tag) {
+                Some(Err(_)) if done.is_ok() => drop(tags.insert(tag, Ok(()))),
+                Some(_) => {}
+                None => drop(tags.insert(tag, done)),
+            }
+        }
+        tags.into_iter()
+            .try_for_each(|(tag, done)| done.map_err(|why| format!("tag {tag}: {why}")))?;
+        Ok(true)
     };
-    if let Err(why) = check() {
+    check().unwrap_or_else(|why| {
         let what = format!("its signature is not good: {why}");
         log.add(Check::RepoSignature, &entry.path, what, "a signature by one of the keys");
-    }
+        false
+    })
 }
 
-/// Either all `.rpm` packages are signed or none: clients that check packages check all.
+/// Either all `.rpm` packages are signed or none: clients that check packages check all. Those whose signature is
+/// not good were told of.
 fn signed_alike(records: &[Record], keys: Option<&Verifier>, log: &mut Log<'_>) {
     let is_signed = |record: &Record| matches!(&record.part, Part::Rpm(part) if part.is_signed);
     if keys.is_none() || !records.iter().any(is_signed) {
         return;
     }
+    let told: BTreeSet<String> = log
+        .findings
+        .iter()
+        .filter(|finding| finding.id == Check::RepoSignature)
+        .map(|finding| finding.artifact.clone())
+        .collect();
     for record in records.iter().filter(|record| !is_signed(record)) {
+        if told.contains(&format!("{}{}", log.label, record.path)) {
+            continue;
+        }
         let expected = "a signature, as other packages of the repository have";
         log.add(Check::RepoSignature, &record.path, "is not signed", expected);
     }

@@ -42,6 +42,7 @@ pub fn planned(args: &Build, global: &Global, jobs: &Jobs, ui: &Ui) -> Result<Pl
     let definitions = plan.definitions.as_ref();
     let (packages, report) =
         plan_build(&shards, &plan.groups, definitions, &splitting, &plan.staging, jobs)?;
+    split::unmatched(&args.splitting, report.split.values().flatten(), ui)?;
     for reports in report.split.values() {
         split::left_out(reports, ui);
         split::notes(reports, ui);

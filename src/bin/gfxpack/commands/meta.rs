@@ -7,7 +7,7 @@ use gfxpack::config::{PackagesConfig, PackagingConfig};
 use gfxpack::database::DatabasesConfig;
 use gfxpack::error::{Error, Result};
 
-use crate::args::{Args, Completions, Schema, SchemaOf};
+use crate::args::{Args, Completions, Man, Schema, SchemaOf};
 use crate::output::Ui;
 
 pub fn schema(args: &Schema) -> Result<ExitCode> {
@@ -35,9 +35,30 @@ pub fn completions(args: &Completions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn man() -> Result<ExitCode> {
+pub fn man(args: &Man) -> Result<ExitCode> {
+    let mut command = Args::command();
+    // The pages of subcommands are called after them: gfxpack-repo-add.
+    command.build();
+    if let Some(dir) = &args.output_dir {
+        let cannot = |e| Error::output("cannot write manual pages into", dir, e);
+        std::fs::create_dir_all(dir).map_err(cannot)?;
+        clap_mangen::generate_to(command, dir).map_err(cannot)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut of = &command;
+    for name in &args.command {
+        of = of.find_subcommand(name).ok_or_else(|| {
+            let known: Vec<&str> = of.get_subcommands().map(clap::Command::get_name).collect();
+            let error = Error::usage(format!("`{}` has no command `{name}`", of.get_name()));
+            if known.is_empty() {
+                error
+            } else {
+                error.hint(format!("it has {}", known.join(", ")))
+            }
+        })?;
+    }
     let mut page = Vec::new();
-    clap_mangen::Man::new(Args::command())
+    clap_mangen::Man::new(of.clone())
         .render(&mut page)
         .map_err(|e| Error::failed("cannot render the manual page").because(e))?;
     Ui::print(&String::from_utf8_lossy(&page));

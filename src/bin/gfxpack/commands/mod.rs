@@ -43,7 +43,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<ExitCode> {
         Command::Extract(args) => extract::run(args, ui),
         Command::Schema(args) => meta::schema(args),
         Command::Completions(args) => meta::completions(args),
-        Command::Man => meta::man(),
+        Command::Man(args) => meta::man(args),
     }
 }
 

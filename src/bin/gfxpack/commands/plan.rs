@@ -30,6 +30,19 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
             .hint("`gfxpack build --dry-run` lists what packages would hold")
             .into());
     }
+    if packaging.caching.cache.is_some() {
+        return Err(Error::usage(
+            "--cache is of no use here: the engine knows what is made already",
+        )
+        .hint("leave it out; nodes whose inputs have not changed are not made again")
+        .into());
+    }
+    if let (Some(ninja), Some(matrix)) = (&args.ninja, &args.github_matrix)
+        && ninja == matrix
+    {
+        let error = Error::usage("is named for --ninja and for --github-matrix").at(ninja);
+        return Err(error.hint("name two files").into());
+    }
     let plan_dir = args.plan_dir.clone().unwrap_or_else(|| beside(&packaging.output_dir, "plans"));
     let sizes_dir =
         args.sizes_dir.clone().unwrap_or_else(|| beside(&packaging.output_dir, "sizes"));

@@ -1,6 +1,6 @@
 //! `gfxpack split`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,6 +45,7 @@ fn one(dir: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Res
     let artifacts = [read_artifact(dir, name(dir, prefix)?, ui)?];
     let (outputs, reports) = split_all(&artifacts, options, jobs)?;
     notes(&reports, ui);
+    unmatched(&args.splitting, &reports, ui)?;
     let names: Vec<String> = outputs.iter().map(|output| output.name.to_string()).collect();
     let places = names.iter().map(String::as_str);
     let output = OutputDir::create_beside(&args.output_dir, places, args.force, &apart(dir, args))?;
@@ -64,6 +65,7 @@ fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -
     let passed = passed_over(parent)?;
     let mut batch = Batch::plan(read_each(parent, jobs, ui)?, options, jobs);
     notes(batch.items().iter().filter_map(Item::report), ui);
+    unmatched(&args.splitting, batch.items().iter().filter_map(Item::report), ui)?;
     if !batch.outputs().is_empty() {
         let written = OutputDir::create(&args.output_dir, args.force, &apart(parent, args))
             .and_then(|output| batch.write(output, Copying::Copy, jobs, ui));
@@ -225,6 +227,38 @@ pub fn options(args: &Splitting, scope: Scope, kpack_dir: &str) -> Result<Option
             args::KpackRef::Text => MarkerForm::Text,
         },
     })
+}
+
+/// Says which of `--gpu-targets` nothing has code for. Fails where that is so for all of them.
+pub fn unmatched<'a>(
+    args: &Splitting,
+    reports: impl IntoIterator<Item = &'a Report>,
+    ui: &Ui,
+) -> Result<()> {
+    let Some(wanted) = &args.gpu_targets else { return Ok(()) };
+    let mut there = BTreeSet::new();
+    let mut others = BTreeSet::new();
+    for report in reports {
+        for isa in report.isas.keys() {
+            there.insert(isa.as_str());
+            // A processor stands for its feature variants.
+            there.extend(isa.split(':').next());
+        }
+        others.extend(report.left_out.keys().map(String::as_str));
+    }
+    let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+    let missing: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| !there.contains(name)).collect();
+    if missing.len() == names.len() && !others.is_empty() {
+        let others: Vec<&str> = others.into_iter().collect();
+        return Err(Error::usage(format!("nothing has code for {}", missing.join(", ")))
+            .hint(format!("--gpu-targets: there is code for {}", others.join(", ")))
+            .into());
+    }
+    for name in missing {
+        ui.warning(&format!("nothing has code for {name}, which --gpu-targets names"));
+    }
+    Ok(())
 }
 
 /// Says what `--gpu-targets` left out.
