@@ -180,12 +180,13 @@ impl Jobs {
     /// a time, each in a thread of its own beside the pool; of those that are ready the one with the lowest number comes
     /// first. `drive` gets the number, and what it calls once others may go on that need the item: when it returns at the
     /// latest. What needs an item that failed is not driven: it has `None` among the results, which are in the order of
-    /// the items.
+    /// the items, and `lost` gets its number, once, as soon as that is known: what is held for it is held for nothing.
     pub fn graph<R: Send, E: Send>(
         &self,
         at_once: usize,
         needs: &[Vec<usize>],
         drive: impl Fn(usize, &dyn Fn()) -> Result<R, E> + Sync,
+        lost: impl Fn(usize) + Sync,
     ) -> Vec<Option<Result<R, E>>> {
         let graph = Mutex::new(Graph::new(needs));
         let changed = Condvar::new();
@@ -212,7 +213,8 @@ impl Jobs {
                 scope.spawn(|| {
                     while let Some(item) = next() {
                         // Also where it panics, or others would wait for ever.
-                        let running = Running { graph: &graph, changed: &changed };
+                        let running =
+                            Running { graph: &graph, changed: &changed, item, needs, lost: &lost };
                         let result = drive(item, &|| release(item));
                         if result.is_ok() {
                             release(item);
@@ -231,12 +233,19 @@ impl Jobs {
 struct Running<'a, R, E> {
     graph: &'a Mutex<Graph<R, E>>,
     changed: &'a Condvar,
+    item: usize,
+    needs: &'a [Vec<usize>],
+    lost: &'a dyn Fn(usize),
 }
 
 impl<R, E> Drop for Running<'_, R, E> {
     fn drop(&mut self) {
-        self.graph.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
+        let mut graph = self.graph.lock().unwrap_or_else(PoisonError::into_inner);
+        graph.running -= 1;
+        let lost = graph.lose(self.item, self.needs);
+        drop(graph);
         self.changed.notify_all();
+        lost.into_iter().for_each(self.lost);
     }
 }
 
@@ -248,6 +257,8 @@ struct Graph<R, E> {
     running: usize,
     /// Whether what others need of an item is there.
     released: Vec<bool>,
+    /// Whether something that the item needs failed.
+    lost: Vec<bool>,
     results: Vec<Option<Result<R, E>>>,
 }
 
@@ -259,6 +270,7 @@ impl<R, E> Graph<R, E> {
             missing,
             running: 0,
             released: vec![false; needs.len()],
+            lost: vec![false; needs.len()],
             results: needs.iter().map(|_| None).collect(),
         }
     }
@@ -277,6 +289,22 @@ impl<R, E> Graph<R, E> {
                 }
             }
         }
+    }
+
+    /// The item is at its end. Where others do not have what they need of it, returns all that can never run because of
+    /// that, but for those that were returned before.
+    fn lose(&mut self, item: usize, needs: &[Vec<usize>]) -> Vec<usize> {
+        let mut lost = Vec::new();
+        let mut ends = if self.released[item] { vec![] } else { vec![item] };
+        while let Some(end) = ends.pop() {
+            for (other, needs) in needs.iter().enumerate() {
+                if needs.contains(&end) && !mem::replace(&mut self.lost[other], true) {
+                    lost.push(other);
+                    ends.push(other);
+                }
+            }
+        }
+        lost
     }
 }
 
@@ -506,16 +534,19 @@ mod tests {
         // 4 needs 0 and 2, which is ready early; 5 needs 1, which fails; 6 needs 5.
         let needs = [vec![], vec![], vec![0], vec![], vec![0, 2], vec![1], vec![5, 0]];
         for threads in [1, 2, 5] {
-            let order = Mutex::new(Vec::new());
+            let (order, lost) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
             let jobs = Jobs::new(threads, 1);
-            let results = jobs.graph(threads, &needs, |item, release| {
+            let drive = |item, release: &dyn Fn()| {
                 order.lock().unwrap().push(item);
                 if item == 2 {
                     release();
                     thread::sleep(std::time::Duration::from_millis(5));
                 }
                 if item == 1 { Err("one") } else { Ok(item * 10) }
-            });
+            };
+            let results =
+                jobs.graph(threads, &needs, drive, |item| lost.lock().unwrap().push(item));
+            assert_eq!(lost.into_inner().unwrap(), [5, 6]);
             let expected = [
                 Some(Ok(0)),
                 Some(Err("one")),

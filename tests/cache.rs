@@ -8,6 +8,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -410,6 +411,30 @@ fn runs_share_a_cache_and_may_be_killed_in_it() {
     assert_same("afterwards", &one, &made);
     assert_eq!(said.json["damaged"].as_array().unwrap().len(), 0, "{said:?}");
     assert_eq!(files(&bench.cache().join("v1/tmp")), [""; 0]);
+}
+
+/// As in containers, of which each has a process 1.
+#[test]
+fn runs_with_the_same_process_number_share_a_cache() {
+    let bench = Bench::new();
+    let tmp = bench.cache().join("v1/tmp");
+    fs::create_dir_all(&tmp).unwrap();
+    let lock = fs::File::create(bench.cache().join("v1/lock")).unwrap();
+    lock.lock_shared().unwrap();
+    // What the other run is writing: one of the names is the process's own number with that of an entry.
+    let script = r#"for n in 0 1 2 3; do echo other > "$0/$$-$n"; done; exec "$@""#;
+    let mut command = tool("sh", "dash");
+    command.args(["-c", script]).arg(&tmp);
+    let build = bench.cached("1");
+    let ran = run(command.arg(build.get_program()).args(build.get_args()));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("the cache could not be used"), "{}", ran.stderr);
+    assert!(bench.entries("kpack").len() > 5 && bench.entries("package").len() > 5);
+    let left = files(&tmp);
+    assert_eq!(left.len(), 4, "{left:?}");
+    // Whoever may read the directory may read an entry, as far as the umask says.
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&bench.entries("kpack")[0]), mode(&bench.cache().join("v1/lock")));
 }
 
 #[test]

@@ -244,6 +244,30 @@ fn a_run_that_is_asked_to_end_does_so_within_a_second_and_leaves_nothing() {
     assert!(run(&mut shell).stderr.ends_with("\n143\n"));
 }
 
+/// Who read what it says may be gone, as with a pipe into `head`.
+#[test]
+fn a_run_that_cannot_say_so_ends_as_well() {
+    let set = Set::examples();
+    let mut command = build(&set.shards, &set.out(), VERSIONS[0]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    thread::sleep(set.takes / 3);
+    send(&child, "TERM");
+    let asked = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if asked.elapsed() > Duration::from_secs(1) => {
+                child.kill().unwrap();
+                panic!("it runs on: {}", child.wait().unwrap());
+            }
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    assert_eq!(status.signal(), Some(15), "{status}");
+    assert_eq!(names(&set.work()), [""; 0]);
+}
+
 #[test]
 fn a_signal_that_the_run_was_started_to_ignore_does_not_end_it() {
     let set = Set::new(|_| small().to_owned());

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use archives::{Order, pack};
 use common::{
-    assert_same, copy_tree, example_config, example_packages, example_shards, gfxpack, ok,
+    assert_same, copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok,
     snapshot, tool,
 };
 use gfxpack::artifact::read_shards;
@@ -213,6 +213,53 @@ fn an_archive_is_gone_through_once_for_the_plan_and_once_for_all_packages() {
     }
     ok(&mut build(&example_shards(), &dir.join("directories"), &["--jobs", "1"]));
     assert_same("directories", &expected, &snapshot(&dir.join("directories")));
+}
+
+/// Packages of one batch need each other: where one fails, the other is never written, and what it has in spools must not
+/// keep the next batch waiting.
+#[test]
+fn a_package_that_cannot_be_written_any_more_gives_its_room_back() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().canonicalize().unwrap();
+    let shards = dir.join("shards");
+    copy_tree(&example_shards(), &shards);
+    let libraries = fs::read_dir(&shards).unwrap().map(|shard| {
+        let mut artifacts = fs::read_dir(shard.unwrap().path()).unwrap().map(|e| e.unwrap().path());
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        artifacts.find(|path| name(path).starts_with("blas_lib_gfx")).unwrap()
+    });
+    for library in libraries {
+        let blas = library.join("math-libs/BLAS");
+        let mut bytes = fs::read(blas.join("hipBLASLt/stage/lib/libhipblaslt.so.0.9")).unwrap();
+        if library.ends_with("blas_lib_gfx110X-dgpu") {
+            // Behind the magic, the version, the method and two sizes is the checksum of what is compressed.
+            let bundle = bytes.windows(6).position(|window| window == b"CCOB\x02\0").unwrap();
+            bytes[bundle + 16] ^= 0xff;
+            // It is the most that a package has, so it comes first.
+            random(&blas.join("rocBLAS/stage/share/doc/large"), 3 << 20);
+        }
+        fs::write(blas.join("rocBLAS/stage/lib/libother.so"), bytes).unwrap();
+    }
+    let shard = shards.join("gfx110X-build");
+    for (artifact, prefix, waits) in [
+        ("blas_run_gfx110X-dgpu", "math-libs/BLAS/rocBLAS", "waits-blas"),
+        ("fft_lib_gfx110X-dgpu", "math-libs/rocFFT", "waits-fft"),
+    ] {
+        let artifact = shard.join(artifact);
+        random(&artifact.join(prefix).join("stage/share/doc").join(waits), 600_000);
+        pack(&artifact, &shard, "zst", Order::Sorted);
+        fs::remove_dir_all(&artifact).unwrap();
+    }
+    for jobs in ["1", "2"] {
+        let args = ["--jobs", jobs, "--spool", "1MiB", "--no-auto-deps"];
+        let build = build(&shards, &dir.join("out"), &args);
+        // Where it does not end, it is ended, by status 124.
+        let mut limited = tool("timeout", "coreutils");
+        limited.args(["-k", "1", "60"]).arg(build.get_program()).args(build.get_args());
+        let told = fails(&mut limited, 1);
+        assert!(told.contains("libother.so: the bundle at "), "{told}");
+        assert!(!dir.join("out").exists());
+    }
 }
 
 /// Of one shard alone, since host code that differs between shards is compared, which reads it. A database's files are

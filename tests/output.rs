@@ -4,15 +4,18 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{
     copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok, run, snapshot,
 };
+use gfxpack::tree::output::OutputDir;
 
 fn build(shards: &Path, out: &Path) -> Command {
     let mut command = gfxpack();
@@ -123,7 +126,7 @@ fn a_killed_run_leaves_nothing_that_the_next_does_not_clear() {
     ok(&mut build(&example_shards(), &dir.path().join("undisturbed")));
     for milliseconds in [5, 15, 30, 50, 80] {
         let mut child = build(&example_shards(), &out).arg("--force").spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        thread::sleep(Duration::from_millis(milliseconds));
         let _ = child.kill();
         child.wait().unwrap();
     }
@@ -145,7 +148,7 @@ fn an_output_whose_name_is_not_utf8() {
 
 #[test]
 fn what_cannot_be_printed_is_an_error_unless_the_reader_went_away() {
-    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
     let stderr = fails(gfxpack().arg("schema").stdout(full), 1);
     assert!(stderr.contains("standard output"), "{stderr}");
     let ran = run(Command::new("sh")
@@ -153,4 +156,59 @@ fn what_cannot_be_printed_is_an_error_unless_the_reader_went_away() {
         .arg(r#"("$0" schema; echo $? >&2) | true"#)
         .arg(env!("CARGO_BIN_EXE_gfxpack")));
     assert_eq!(ran.stderr, "0\n");
+}
+
+/// How many threads of this process wait for a lock on a file, as Linux tells it.
+fn waiting() -> usize {
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let own = format!(" {} ", std::process::id());
+    locks.lines().filter(|lock| lock.contains("-> FLOCK") && lock.contains(&own)).count()
+}
+
+#[track_caller]
+fn until(done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The first run ends, and a third begins before the second, which waited, goes on.
+#[test]
+fn a_run_that_waited_leaves_the_part_of_another_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    let (out, part) = (temp.path().join("out"), temp.path().join(".out.name.gfxpack-part"));
+    let begin = || {
+        fs::create_dir(&part).unwrap();
+        let lock = File::open(&part).unwrap();
+        lock.lock().unwrap();
+        lock
+    };
+    let first = begin();
+    let second = thread::spawn(move || OutputDir::create_among(&out, "name"));
+    until(|| waiting() == 1);
+    fs::remove_dir(&part).unwrap();
+    let third = begin();
+    fs::write(part.join("live"), "x").unwrap();
+    drop(first);
+    // It goes on, and waits for the third.
+    until(|| waiting() == 1 || second.is_finished());
+    assert!(part.join("live").exists(), "what the third makes is gone");
+    drop(third);
+    let second = second.join().unwrap().unwrap();
+    assert_eq!(fs::read_dir(second.part()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_in_place_of_the_part_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let elsewhere = temp.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("precious"), "mine").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, temp.path().join(".out.gfxpack-part")).unwrap();
+    let refused = OutputDir::create(&temp.path().join("out"), false, &[]).unwrap_err();
+    let told: String = refused.iter().map(ToString::to_string).collect();
+    assert!(told.contains(".out.gfxpack-part"), "{told}");
+    assert!(elsewhere.join("precious").exists());
 }

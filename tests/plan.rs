@@ -24,6 +24,7 @@ use common::{
 use gfxpack::package::Format;
 use gfxpack::package::planned::{MAGIC, PackagePlan};
 use gfxpack::tree::TreePath;
+use gfxpack::tree::output::OutputDir;
 use packages::Dice;
 
 /// A name that engines have to escape.
@@ -391,6 +392,44 @@ fn help_completions_and_the_manual_page_have_both_commands() {
         assert!(completions.contains(option), "{option}");
     }
     assert!(help.contains("--plan-dir") && !help.contains("--dry-run"), "{help}");
+    assert!(help.contains("The text of --sign-command stands in graphs"), "{help}");
+}
+
+/// What is made is made beside the output under a name with the plan's in it, and what is there is removed first.
+#[test]
+fn a_plan_whose_name_leads_elsewhere_is_refused() {
+    let place = Place::new("shards");
+    ok(&mut place.plan(&["--ninja", "build.ninja"]));
+    let plan = fs::read(place.path().join("out.plans/rocblas-gfx110X.plan")).unwrap();
+    let name = b"rocblas-gfx110X";
+    let at = plan.windows(name.len()).position(|window| window == name).unwrap();
+    fs::create_dir_all(place.path().join("deep/.out.a")).unwrap();
+    let victim = place.path().join("victim1.gfxpack-part");
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("precious"), "mine").unwrap();
+    for other in [b"a/../../victim1", b"aaaaaaa\0aaaaaaa", b".aaaaaaaaaaaaaa"] {
+        let mut content = plan[40..].to_vec();
+        content[at - 40..][..name.len()].copy_from_slice(other);
+        let digest = blake3::hash(&content);
+        fs::write(
+            place.path().join("x.plan"),
+            [MAGIC.as_slice(), digest.as_bytes(), &content].concat(),
+        )
+        .unwrap();
+        let mut make = gfxpack();
+        make.current_dir(place.path()).args(["make", "--output-dir", "deep/out", "x.plan"]);
+        let said = fails(&mut make, 1);
+        assert!(said.contains("x.plan: is no plan") && said.contains("it takes letters"), "{said}");
+        assert!(victim.join("precious").exists());
+        assert_eq!(fs::read_dir(place.path().join("deep")).unwrap().count(), 1);
+    }
+    let long = "x".repeat(240);
+    for label in ["a/../../victim1", "a\0b", &long] {
+        let said = OutputDir::create_among(&place.path().join("deep/out"), label).unwrap_err();
+        let said = said.iter().map(ToString::to_string).collect::<String>();
+        assert!(said.contains("cannot be written under the name"), "{said}");
+    }
+    assert!(victim.join("precious").exists());
 }
 
 /// Whatever a plan says, reading it ends with a plan or an error.

@@ -79,11 +79,15 @@ impl Reader {
     }
 }
 
-/// Writes an entry; returns its size.
-pub(super) fn write(path: &Path, key: &Key, from: &mut dyn Read, extra: &[u8]) -> io::Result<u64> {
+/// Writes an entry to an empty file; returns its size.
+pub(super) fn write(
+    mut file: &File,
+    key: &Key,
+    from: &mut dyn Read,
+    extra: &[u8],
+) -> io::Result<u64> {
     let size = u32::try_from(extra.len()).ok().filter(|size| u64::from(*size) <= EXTRA_MAX);
     let size = size.ok_or(io::ErrorKind::InvalidInput)?;
-    let mut file = File::create_new(path)?;
     let mut hasher = blake3::Hasher::new_keyed(key.as_bytes());
     let mut buffer = vec![0; CHUNK];
     let mut payload = 0;

@@ -15,10 +15,10 @@
 mod entry;
 mod key;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -91,7 +91,6 @@ pub struct Cache {
     maker: [u8; 32],
     /// Held open for its lock.
     _lock: File,
-    written: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -143,8 +142,7 @@ impl Cache {
         flock(&lock, FlockOperation::LockShared).map_err(|e| failed(e.into()))?;
         let maker = key::program().map_err(failed)?;
         let state = State { held: 0, report: Report::default() };
-        let (written, state) = (AtomicU64::new(0), Mutex::new(state));
-        let cache = Self { root, limit, maker, _lock: lock, written, state };
+        let cache = Self { root, limit, maker, _lock: lock, state: Mutex::new(state) };
         cache.evict(0);
         Ok(cache)
     }
@@ -244,17 +242,20 @@ impl Cache {
             return;
         }
         let path = self.path(kind, key);
-        let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let part = self.root.join("tmp").join(format!("{}-{number}", std::process::id()));
-        let kept = entry::write(&part, key, from, extra).and_then(|size| {
+        // A name by chance: runs on several machines, or in several containers, may have the same process number. Others may
+        // read it, as far as the umask lets them.
+        let part = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(self.root.join("tmp"));
+        let kept = part.and_then(|part| {
+            let size = entry::write(part.as_file(), key, from, extra)?;
             if size > self.limit {
-                fs::remove_file(&part)?;
                 return Ok(0);
             }
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder)?;
             }
-            fs::rename(&part, &path)?;
+            part.persist(&path)?;
             Ok(size)
         });
         match kept {
@@ -269,10 +270,7 @@ impl Cache {
                     self.evict(self.limit / 10);
                 }
             }
-            Err(e) => {
-                let _ = fs::remove_file(&part);
-                self.problem(&part, &e);
-            }
+            Err(e) => self.problem(&path, &e),
         }
     }
 

@@ -102,9 +102,11 @@ pub fn write_set(
     let works: Vec<u64> = items.iter().map(|item| item.work).collect();
     let threads = share.threads(&works, jobs.threads());
     monitor.begin("writing packages", works.iter().sum());
-    let spooled: Vec<Mutex<Spooled>> = packages.iter().map(|_| Mutex::default()).collect();
+    // `None` once it is known that the package will not be written.
+    let spooled: Vec<Mutex<Option<Spooled>>> =
+        packages.iter().map(|_| Mutex::new(Some(Spooled::default()))).collect();
     let locked = |package: usize| spooled[package].lock().unwrap_or_else(PoisonError::into_inner);
-    let done = jobs.graph(share.at_once, &schedule.needs, |step, release| -> Result<_> {
+    let drive = |step: usize, release: &dyn Fn()| -> Result<_> {
         match &schedule.nodes[step] {
             Node::Spool(batch) => {
                 let bytes = batch.iter().map(|&package| items[package].bytes).sum();
@@ -112,14 +114,16 @@ pub fn write_set(
                 let filled = wants.spool(batch, packages, &spool, jobs, monitor)?;
                 for (&package, mut filled) in batch.iter().zip(filled) {
                     filled.room = Some(permit.split(items[package].bytes));
-                    *locked(package) = filled;
+                    if let Some(place) = &mut *locked(package) {
+                        *place = filled;
+                    }
                 }
                 Ok(Vec::new())
             }
             Node::Write(number) => {
                 let package = &packages[*number];
                 monitor.at(&package.name);
-                let mut spooled = std::mem::take(&mut *locked(*number));
+                let mut spooled = locked(*number).take().unwrap_or_default();
                 let name = &package.name;
                 wants.by_itself(*number, name, &mut spooled, &spool, jobs, monitor)?;
                 release();
@@ -133,7 +137,14 @@ pub fn write_set(
                 Ok(files)
             }
         }
-    });
+    };
+    // The room that its spools take is what others wait for.
+    let lost = |step: usize| {
+        if let Node::Write(package) = schedule.nodes[step] {
+            *locked(package) = None;
+        }
+    };
+    let done = jobs.graph(share.at_once, &schedule.needs, drive, lost);
     monitor.end();
     // In the order of the packages, so that faults are told in one order, too.
     let mut done: Vec<_> = schedule.nodes.iter().zip(done).collect();

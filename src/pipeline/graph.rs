@@ -16,7 +16,7 @@ use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::package::planned::PackagePlan;
 use crate::package::set::{PackageFile, SetOptions, write_set};
-use crate::package::spec::Package;
+use crate::package::spec::{Package, check_name};
 use crate::package::{Format, file_name};
 use crate::progress::Monitor;
 use crate::tree::output::{OutputDir, apart};
@@ -217,6 +217,13 @@ pub fn make(
     {
         signer.check_for_rpm()?;
     }
+    // They become parts of paths.
+    let faults = plans.iter().flat_map(|(path, plan)| {
+        let names = options.formats.iter().map(|(format, _)| check_name(plan.name(), *format));
+        let fault = names.filter_map(Result::err).next();
+        fault.map(|e| Error::failed("is no plan").at(path).because(e))
+    });
+    Errors::check((), faults.collect())?;
     let label = match plans.len() {
         1 => plan.name().to_owned(),
         n => format!("{}+{}", plan.name(), n - 1),

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -17,6 +17,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 use crate::error::{Error, Errors, Result};
+
+/// How the names of part directories end.
+const PART: &str = ".gfxpack-part";
+/// Bytes that a file's name may have.
+const NAME_MAX: usize = 255;
 
 /// The part directories of this process. Whoever holds the lock may place an output, or remove all of them.
 static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -100,9 +105,19 @@ impl OutputDir {
 
     /// Prepares to add files to `output`, which may hold others and may be added to by other runs at
     /// the same time; files of the same names are replaced. Of two runs with one `label`, the second
-    /// waits for the first: an engine that was killed may leave one behind.
+    /// waits for the first: an engine that was killed may leave one behind. Fails where `label` cannot be
+    /// a part of a file's name.
     pub fn create_among(output: &Path, label: &str) -> Result<Self> {
-        Self::open_part(&named(output)?, label, true, true)
+        let output = named(output)?;
+        let name = output.file_name().unwrap_or_default();
+        // It is removed with all that is in it, so it must not lie elsewhere.
+        if label.contains(['/', '\0']) || name.len() + label.len() + 2 + PART.len() > NAME_MAX {
+            return Err(Error::usage(format!("cannot be written under the name `{label}`"))
+                .at(&output)
+                .hint("a name has no `/` and no NUL, and at most 255 bytes with what is put around it")
+                .into());
+        }
+        Self::open_part(&output, label, true, true)
     }
 
     fn open_part(output: &Path, label: &str, beside: bool, force: bool) -> Result<Self> {
@@ -114,7 +129,7 @@ impl OutputDir {
             part_name.push(".");
             part_name.push(label);
         }
-        part_name.push(".gfxpack-part");
+        part_name.push(PART);
         let part = parent.join(part_name);
         let lock = if label.is_empty() {
             // It is ours from the moment that it is there: nobody may ask this process to end between the two.
@@ -167,16 +182,22 @@ impl OutputDir {
 
     /// Moves what was made to its place.
     pub fn finish(mut self) -> Result<()> {
-        let placing = parts();
-        if self.beside {
+        let mut placing = parts();
+        let replaced = if self.beside {
             self.place_each()?;
-            self.finished = true;
+            None
         } else {
-            self.place(&self.part, &self.output)?;
-            self.finished = true;
+            self.place(&self.part, &self.output)?
+        };
+        self.finished = true;
+        if !self.beside && replaced.is_none() {
+            // The next run may have a part of this name already.
+            placing.retain(|part| *part != self.part);
+            return Ok(());
         }
         drop(placing);
-        // What was replaced is now where the part was. A next run would remove it as well.
+        // The part, or what was replaced and is now where the part was: locked, so no other run's. A next run would remove it
+        // as well.
         let _ = remove_tree(&self.part);
         Ok(())
     }
@@ -194,21 +215,26 @@ impl OutputDir {
         Ok(())
     }
 
-    /// Moves a finished directory to its place in one step. What was there is then where the directory was.
-    fn place(&self, from: &Path, to: &Path) -> Result<()> {
+    /// Moves a finished directory to its place in one step. What was there is then where the directory was: it is returned,
+    /// under our lock where it could be locked.
+    fn place(&self, from: &Path, to: &Path) -> Result<Option<File>> {
         let failed =
             |e: io::Error| Error::output("cannot move the finished output to its place", to, e);
         match fs::rename(from, to) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(None),
             Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(failed(e).into()),
             Err(_) if !self.force => Err(Error::failed("something was put there during the run")
                 .at(to)
                 .hint("it is left as it is: name another output, or pass --force to replace it")
                 .into()),
             Err(_) => {
+                let old = File::open(to).map_err(failed)?;
+                // Or a run that finds it in place of the part takes it for one that was left behind.
+                let _ = flock(&old, FlockOperation::NonBlockingLockExclusive);
                 // Both are whole at every moment.
                 renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)
-                    .map_err(|e| failed(e.into()).into())
+                    .map_err(|e| failed(e.into()))?;
+                Ok(Some(old))
             }
         }
     }
@@ -308,7 +334,18 @@ fn lock_empty(part: &Path, wait: bool) -> Result<File> {
                 .hint("wait for it to end, or name another output")
                 .into());
         }
-        // Locked, so whatever is in it belongs to a run that is gone. It may itself be gone by now.
+        // Who had it may have removed it meanwhile, and a third have made another, which is in use: that one's lock counts.
+        let locked = dir.metadata().map_err(failed)?;
+        match fs::symlink_metadata(part) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(failed(e).into()),
+            Ok(there) if !there.is_dir() => {
+                return Err(failed(io::ErrorKind::NotADirectory.into()).into());
+            }
+            Ok(there) if (there.dev(), there.ino()) != (locked.dev(), locked.ino()) => continue,
+            Ok(_) => {}
+        }
+        // Locked, so whatever is in it belongs to a run that is gone.
         let mut listing = match fs::read_dir(part) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(failed)?,

@@ -797,6 +797,9 @@ pub struct Build {
 /// Paths stand in plans and graphs as they are given here: relative ones start where the engine runs.
 /// The same input and arguments give the same files. docs/scaling.md has times, and an example for a CI
 /// service.
+///
+/// The text of --sign-command stands in graphs and matrices as it is given, for all who read those: have
+/// it take a token or a PIN from a variable or a file.
 #[derive(Debug, ClapArgs)]
 #[command(group = clap::ArgGroup::new("engine").required(true).multiple(true))]
 #[command(mut_arg("dry_run", |arg| arg.hide(true)))]

@@ -1,6 +1,11 @@
 //! The command line of gfxpack: arguments in, one library call, a report out. Only this program
 //! prints, exits, or knows clap.
 
+#![deny(
+    clippy::print_stderr,
+    reason = "it panics where nobody reads standard error any more: `output::tell`"
+)]
+
 mod args;
 mod commands;
 mod output;

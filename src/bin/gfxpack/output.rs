@@ -1,6 +1,7 @@
 //! What the user sees: progress and messages on standard error, results on standard output.
 
 use std::error::Error as StdError;
+use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -92,14 +93,14 @@ impl Ui {
     /// Prints an error with its causes and hint.
     pub fn error(&self, error: &Error) {
         crate::signals::wait_if_ending();
-        eprintln!("{} {error}", self.paint("31;1", "error:"));
+        tell(format_args!("{} {error}", self.paint("31;1", "error:")));
         let mut cause = StdError::source(error);
         while let Some(source) = cause {
-            eprintln!("  {} {source}", self.paint("1", "caused by:"));
+            tell(format_args!("  {} {source}", self.paint("1", "caused by:")));
             cause = source.source();
         }
         if let Some(hint) = error.hint_text() {
-            eprintln!("  {} {hint}", self.paint("36;1", "hint:"));
+            tell(format_args!("  {} {hint}", self.paint("36;1", "hint:")));
         }
     }
 
@@ -125,8 +126,8 @@ impl Ui {
     fn line(&self, text: &str) {
         let phase = self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match phase.as_ref().and_then(|phase| phase.bar.as_ref()) {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| tell(format_args!("{text}"))),
+            None => tell(format_args!("{text}")),
         }
     }
 
@@ -150,7 +151,7 @@ impl Ui {
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // A reader that went away needs no message.
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                eprintln!("error: cannot write to standard output\n  caused by: {e}");
+                tell(format_args!("error: cannot write to standard output\n  caused by: {e}"));
                 std::process::exit(1);
             }
             _ => {}
@@ -172,6 +173,11 @@ impl Ui {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Prints a line on standard error. Where nobody reads that any more, the work goes on all the same; `eprintln!` panics.
+pub fn tell(line: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// An error with its causes and hint, as JSON.
@@ -220,7 +226,8 @@ impl Monitor for Ui {
             None if phase.last_line.elapsed() >= LINE_EVERY => {
                 phase.last_line = Instant::now();
                 let all = self.all.load(Ordering::Relaxed);
-                eprintln!("{}", phase.line(done, all, phase.begun.elapsed()));
+                let line = phase.line(done, all, phase.begun.elapsed());
+                tell(format_args!("{line}"));
             }
             None => {}
         }

@@ -10,6 +10,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
+use crate::output::tell;
+
 /// What removing the unfinished output may take. The next run removes what is left.
 const REMOVING: Duration = Duration::from_millis(700);
 
@@ -27,7 +29,7 @@ pub fn end_cleanly() {
         ENDING.store(true, Ordering::SeqCst);
         output::abandon(REMOVING);
         let name = signal_name(signal).unwrap_or("a signal");
-        eprintln!("error: ended by {name}; output that was not finished is removed");
+        tell(format_args!("error: ended by {name}; output that was not finished is removed"));
         // The process that waits for this one sees the signal; a shell makes 128 + its number of it.
         let _ = emulate_default_handler(signal);
         // Where even that does not end it, as the first process of a container.

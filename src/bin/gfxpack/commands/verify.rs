@@ -18,7 +18,7 @@ use globset::Glob;
 use super::package::install_prefix;
 use super::{count, jobs, split};
 use crate::args::{Global, Verify};
-use crate::output::Ui;
+use crate::output::{Ui, tell};
 use crate::table::printable;
 
 pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
@@ -57,7 +57,7 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
         // Quiet is not silent about what is wrong.
         let mut findings = String::new();
         report.findings.iter().for_each(|finding| write_finding(&mut findings, finding));
-        eprint!("{findings}");
+        tell(format_args!("{}", findings.trim_end_matches('\n')));
     }
     ui.result(&serde_json::json!({ "status": status, "report": report }), || {
         text(&report, failed, args.artifacts_dir.is_none())
