@@ -24,7 +24,7 @@ use clients::{AptGet, Client};
 use common::{Ran, fails, gfxpack, ok, run, tool};
 use http::Server;
 use repositories::{
-    DAY, DAY_ONE, NAMES, RELEASES, public_key, release, signed, unsigned, versions,
+    DAY, DAY_ONE, NAMES, RELEASES, other_key, public_key, release, signed, unsigned, versions,
 };
 use tempfile::TempDir;
 
@@ -302,6 +302,44 @@ fn a_group_goes_only_where_nothing_is_held_back() {
 }
 
 // ---- what is taken ----
+
+#[test]
+fn another_key_and_directories_without_new_packages_are_refused() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(signed("create", &dir).args(release(0, "deb", &[])));
+    let before = fs::read(dir.join("deb/dists/stable/InRelease")).unwrap();
+    let key = other_key();
+    let with = |action: &str| {
+        let mut command = unsigned(action, &dir);
+        command.arg("--sign-key").arg(&key);
+        command
+    };
+    for action in ["add", "publish"] {
+        let mut command = with(action);
+        if action == "add" {
+            command.args(release(1, "deb", &[]));
+        }
+        let stderr = fails(&mut command, 2);
+        assert!(
+            stderr.contains("is signed by the key") && stderr.contains("--new-key"),
+            "{stderr}"
+        );
+    }
+    let empty = temp.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let stderr = fails(signed("add", &dir).arg(&empty), 1);
+    assert!(stderr.contains("empty: has no packages in it"), "{stderr}");
+    let stderr = fails(signed("add", &dir).arg(dir.join("deb")), 2);
+    assert!(stderr.contains("lies in the repository that it would be added to"), "{stderr}");
+    // A repository that lies among packages is not packages.
+    let stderr = fails(signed("create", &temp.path().join("second")).arg(temp.path()), 1);
+    assert!(stderr.contains("has no packages in it"), "{stderr}");
+    assert_eq!(fs::read(dir.join("deb/dists/stable/InRelease")).unwrap(), before);
+    ok(with("publish").arg("--new-key"));
+    ok(&mut with("publish"));
+    fails(&mut signed("publish", &dir), 2);
+}
 
 #[test]
 fn other_bytes_under_a_name_that_is_taken_are_refused() {

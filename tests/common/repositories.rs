@@ -98,16 +98,21 @@ pub fn versions(release: usize, names: &[&str]) -> BTreeMap<String, String> {
 /// An armored secret key: RSA, which every client reads.
 pub fn secret_key() -> PathBuf {
     static KEY: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let dir = KEY.get_or_init(|| {
+    made_key(&KEY, "rsa3072")
+}
+
+/// Another one.
+pub fn other_key() -> PathBuf {
+    static KEY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    made_key(&KEY, "rsa2048")
+}
+
+fn made_key(key: &'static OnceLock<tempfile::TempDir>, algorithm: &str) -> PathBuf {
+    let dir = key.get_or_init(|| {
         let home = Home::new();
         let dir = tempfile::tempdir().unwrap();
-        ok(home.gpg(KEY_MADE).args([
-            "--quick-gen-key",
-            "r@example.org",
-            "rsa3072",
-            "sign",
-            "never",
-        ]));
+        let make = ["--quick-gen-key", "r@example.org", algorithm, "sign", "never"];
+        ok(home.gpg(KEY_MADE).args(make));
         let secret = ok(home.gpg(KEY_MADE).args(["--armor", "--export-secret-keys"]));
         std::fs::write(dir.path().join("key"), secret).unwrap();
         let public = dir.path().join("public.gpg");
