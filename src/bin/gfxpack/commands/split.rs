@@ -45,7 +45,6 @@ fn one(dir: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Res
     let artifacts = [read_artifact(dir, name(dir, prefix)?, ui)?];
     let (outputs, reports) = split_all(&artifacts, options, jobs)?;
     notes(&reports, ui);
-    unmatched(&args.splitting, &reports, ui)?;
     let names: Vec<String> = outputs.iter().map(|output| output.name.to_string()).collect();
     let places = names.iter().map(String::as_str);
     let output = OutputDir::create_beside(&args.output_dir, places, args.force, &apart(dir, args))?;
@@ -65,7 +64,6 @@ fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -
     let passed = passed_over(parent)?;
     let mut batch = Batch::plan(read_each(parent, jobs, ui)?, options, jobs);
     notes(batch.items().iter().filter_map(Item::report), ui);
-    unmatched(&args.splitting, batch.items().iter().filter_map(Item::report), ui)?;
     if !batch.outputs().is_empty() {
         let written = OutputDir::create(&args.output_dir, args.force, &apart(parent, args))
             .and_then(|output| batch.write(output, Copying::Copy, jobs, ui));
@@ -229,7 +227,8 @@ pub fn options(args: &Splitting, scope: Scope, kpack_dir: &str) -> Result<Option
     })
 }
 
-/// Says which of `--gpu-targets` nothing has code for. Fails where that is so for all of them.
+/// Says which of `--gpu-targets` nothing in a set of shards has code for. Fails where that is so for all of them. (A
+/// single artifact may well have none of them.)
 pub fn unmatched<'a>(
     args: &Splitting,
     reports: impl IntoIterator<Item = &'a Report>,
