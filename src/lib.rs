@@ -57,6 +57,7 @@ pub mod repo;
 pub mod sign;
 pub mod split;
 pub mod stage;
+mod streams;
 pub mod tarball;
 pub mod target;
 pub mod tree;

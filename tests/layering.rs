@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
         "error",
         "date",
         "read_at",
+        "streams",
         "buffers",
         "progress",
         "cache",

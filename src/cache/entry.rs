@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::key::Key;
+use crate::streams;
 
 /// Behind the checksum.
 const MAGIC: [u8; 8] = *b"gfxcach1";
@@ -90,18 +91,10 @@ pub(super) fn write(
     let size = size.ok_or(io::ErrorKind::InvalidInput)?;
     let mut hasher = blake3::Hasher::new_keyed(key.as_bytes());
     let mut buffer = vec![0; CHUNK];
-    let mut payload = 0;
-    loop {
-        let n = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e),
-        };
-        hasher.update(&buffer[..n]);
-        file.write_all(&buffer[..n])?;
-        payload += n as u64;
-    }
+    let payload = streams::pieces(from, &mut buffer, |piece| {
+        hasher.update(piece);
+        file.write_all(piece)
+    })?;
     let mut end = extra.to_vec();
     end.extend(size.to_le_bytes());
     end.extend(finish(hasher, payload, extra));

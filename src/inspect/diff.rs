@@ -1,7 +1,6 @@
 //! What differs between two packages of one format, or two kpack archives.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -9,6 +8,7 @@ use serde::Serialize;
 use super::{FileReport, Input, Magic, PackageReport, Script, read_deb, read_rpm};
 use crate::error::{Error, Result};
 use crate::kpack::reader::{Archive, Entry};
+use crate::streams;
 
 /// What differs, in the order of names.
 #[derive(Debug, Clone, Serialize)]
@@ -287,16 +287,11 @@ impl<'a> Digests<'a> {
         let mut stream = self.archive.open_entry(entry).map_err(|e| bad(e.into()))?;
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; 64 << 10];
-        loop {
-            match stream.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => {
-                    hasher.update(&buffer[..n]);
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(bad(e.into())),
-            }
-        }
+        let read = streams::pieces(&mut stream, &mut buffer, |piece| {
+            hasher.update(piece);
+            Ok(())
+        });
+        read.map_err(|e| bad(e.into()))?;
         let digest = hasher.finalize().to_hex().to_string();
         self.known.insert(entry.ordinal, digest.clone());
         Ok(digest)

@@ -22,6 +22,7 @@ use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
 use crate::fatbin::{FatBinary, read_bundles};
 use crate::kpack::reader::{Archive, Entry};
 use crate::read_at::OpenFile;
+use crate::streams;
 use crate::target::TargetId;
 use crate::tree::output::OutputDir;
 
@@ -281,14 +282,11 @@ fn write<T>(
     let mut left = wanted.size;
     let bad = |message: String| Error::failed(message).at(&input.path);
     loop {
-        let n = match stream.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => {
-                return Err(bad(format!("cannot read {} for {}", file.kernel, file.isa)).because(e));
-            }
-        };
+        let n = streams::some(stream, &mut buffer)
+            .map_err(|e| bad(format!("cannot read {} for {}", file.kernel, file.isa)).because(e))?;
+        if n == 0 {
+            break;
+        }
         left = left.checked_sub(n as u64).ok_or_else(|| {
             bad(format!("{} for {} has more than {} bytes", file.kernel, file.isa, wanted.size))
         })?;

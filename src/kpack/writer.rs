@@ -20,6 +20,7 @@ use crate::kpack::toc::{
     BLOB_OFFSET, MAGIC, SCHEME_NONE, SCHEME_ZSTD, TYPE_HSACO, Toc, TocBlob, TocEntry, VERSION,
     Variants,
 };
+use crate::streams;
 use crate::target::TargetId;
 
 /// Objects up to this size are held in memory while they are compressed; larger ones are streamed.
@@ -314,21 +315,10 @@ impl FrameCompressor {
         encoder.include_checksum(true)?;
         encoder.include_contentsize(true)?;
         encoder.set_pledged_src_size(Some(size))?;
-        // `io::copy` would read eight kilobytes at a time.
         self.input.resize(self.input.len().max(PIECE), 0);
         let piece = &mut self.input[..PIECE];
-        let mut copied = 0;
-        while copied < size {
-            let room = usize::try_from(size - copied).map_or(PIECE, |left| left.min(PIECE));
-            let n = match stream.read(&mut piece[..room]) {
-                Ok(0) => break,
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e),
-            };
-            encoder.write_all(&piece[..n])?;
-            copied += n as u64;
-        }
+        let object = &mut stream.by_ref().take(size);
+        let copied = streams::pieces(object, piece, |piece| encoder.write_all(piece))?;
         check_end(&mut stream, copied, size)?;
         encoder.finish()
     }
@@ -366,15 +356,7 @@ fn read_exactly<'b>(
     if buffer.len() < len {
         buffer.resize(len, 0);
     }
-    let mut filled = 0;
-    while filled < len {
-        match stream.read(&mut buffer[filled..len]) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
+    let filled = streams::fill(stream, &mut buffer[..len])?;
     check_end(stream, filled as u64, size)?;
     Ok(&buffer[..len])
 }

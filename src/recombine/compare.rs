@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::kpack::reader::Archive;
 use crate::read_at::Cursor;
+use crate::streams::fill;
 use crate::tree::{
     CodeObjectAt, EntryKind, InputFile, KpackPlan, OpenInput, Source, Tree, TreePath,
 };
@@ -211,19 +212,6 @@ fn streams(a: &mut dyn Read, b: &mut dyn Read) -> io::Result<bool> {
             return Ok(true);
         }
     }
-}
-
-fn fill(stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while n < buf.len() {
-        match stream.read(&mut buf[n..]) {
-            Ok(0) => break,
-            Ok(more) => n += more,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(n)
 }
 
 /// `1 file`, `3 files`.

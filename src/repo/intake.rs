@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +19,7 @@ use crate::package::{Format, sign};
 use crate::progress::Monitor;
 use crate::read_at::OpenFile;
 use crate::sign::Signer;
+use crate::streams;
 
 /// How packages are brought in.
 #[derive(Debug, Clone, Copy, Default)]
@@ -279,16 +280,13 @@ fn sum(input: &mut File, mut each: impl FnMut(&[u8]) -> bool) -> io::Result<[u8;
     let mut sha256 = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
     loop {
-        match input.read(&mut buffer) {
-            Ok(0) => return Ok(sha256.finalize().into()),
-            Ok(n) => {
-                sha256.update(&buffer[..n]);
-                if !each(&buffer[..n]) {
-                    return Ok([0; 32]);
-                }
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+        let n = streams::some(input, &mut buffer)?;
+        if n == 0 {
+            return Ok(sha256.finalize().into());
+        }
+        sha256.update(&buffer[..n]);
+        if !each(&buffer[..n]) {
+            return Ok([0; 32]);
         }
     }
 }

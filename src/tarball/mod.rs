@@ -13,6 +13,8 @@ pub mod decode;
 
 use std::io::{self, Read};
 
+use crate::streams;
+
 /// The longest name or link target: what Linux takes as a path.
 pub const MAX_NAME: u64 = 4095;
 
@@ -315,19 +317,13 @@ impl<R: Read> Members<R> {
     }
 
     fn some(&mut self, buf: &mut [u8]) -> Result<usize, TarError> {
-        loop {
-            match self.inner.read(buf) {
-                Ok(n) => {
-                    self.at += n as u64;
-                    return Ok(n);
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    let member = self.last.clone();
-                    return Err(TarError::Read { offset: self.at, member, source });
-                }
-            }
-        }
+        let n = streams::some(&mut self.inner, buf).map_err(|source| TarError::Read {
+            offset: self.at,
+            member: self.last.clone(),
+            source,
+        })?;
+        self.at += n as u64;
+        Ok(n)
     }
 
     fn fill(&mut self, buf: &mut [u8], expected: &str) -> Result<(), TarError> {

@@ -17,6 +17,7 @@ use super::{
 use crate::error::Error;
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
+use crate::streams;
 
 /// Whether files of the input may be shared with the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -345,10 +346,9 @@ fn copy_rest(from: &mut File, len: u64, to: &mut File) -> Result<(), CopyError> 
     let mut buffer = vec![0; 64 * 1024];
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let n = match from.read(&mut buffer[..most]) {
+        let n = match streams::some(from, &mut buffer[..most]) {
             Ok(0) => return Err(CopyError::Read(io::ErrorKind::UnexpectedEof.into())),
             Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(CopyError::Read(e)),
         };
         to.write_all(&buffer[..n]).map_err(CopyError::Write)?;

@@ -8,6 +8,7 @@ use super::input::{ArchiveFile, InputFile, OpenInput};
 use super::kpack::{KpackPlan, KpmPlan};
 use crate::elf::{self, ElfError, Needs, Piece};
 use crate::read_at::Cursor;
+use crate::streams;
 
 /// The content of a file in a tree.
 #[derive(Debug, Clone)]
@@ -103,17 +104,7 @@ impl Source {
     pub fn copy_to(&self, out: &mut dyn Write) -> io::Result<u64> {
         let mut reader = self.open()?;
         let mut buffer = vec![0; COPY_BUFFER];
-        let mut total = 0;
-        loop {
-            let n = match reader.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e),
-            };
-            out.write_all(&buffer[..n])?;
-            total += n as u64;
-        }
+        let total = streams::pieces(&mut reader, &mut buffer, |piece| out.write_all(piece))?;
         if self.len().is_some_and(|len| len != total) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

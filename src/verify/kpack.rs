@@ -11,6 +11,7 @@ use crate::fatbin::code_object::{CodeObjectError, CodeObjectHeader, IsaCheck};
 use crate::kpack::kpm::Kpm;
 use crate::kpack::reader::{Archive, Entry, KpackError};
 use crate::read_at::{Cursor, ReadAt};
+use crate::streams;
 use crate::target::TargetId;
 
 /// Code objects up to this size are held whole.
@@ -140,18 +141,13 @@ pub(super) fn code_object(
     let mut hasher = hash.then(blake3::Hasher::new);
     let mut ends = Ends::new(size);
     let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let n = match stream.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e),
-        };
+    streams::pieces(stream, &mut buffer, |piece| {
         if let Some(hasher) = &mut hasher {
-            hasher.update(&buffer[..n]);
+            hasher.update(piece);
         }
-        ends.push(&buffer[..n]);
-    }
+        ends.push(piece);
+        Ok(())
+    })?;
     ends.finish();
     let header = match CodeObjectHeader::read(&ends) {
         Err(CodeObjectError::Io { .. }) => CodeObjectHeader::parse(&ends.head),

@@ -23,6 +23,7 @@ use crate::jobs::Jobs;
 use crate::kpack::marker::kernel_name;
 use crate::progress::Monitor;
 use crate::read_at::ReadAt;
+use crate::streams::fill;
 use crate::target::TargetId;
 use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 
@@ -578,17 +579,4 @@ fn first_difference(a: &mut dyn Read, b: &mut dyn Read) -> io::Result<Option<u64
         }
         at += n as u64;
     }
-}
-
-fn fill(stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while n < buf.len() {
-        match stream.read(&mut buf[n..]) {
-            Ok(0) => break,
-            Ok(more) => n += more,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(n)
 }

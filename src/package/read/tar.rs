@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use tar::Header;
 
 use super::error::PackageError;
+use crate::streams;
 
 /// The longest name that is read; no file system takes one.
 const MAX_NAME: u64 = 64 << 10;
@@ -57,14 +58,13 @@ impl Stream<'_> {
     fn fill(&mut self, buf: &mut [u8]) -> Result<bool, PackageError> {
         let mut done = 0;
         while done < buf.len() {
-            match self.inner.read(&mut buf[done..]) {
+            match streams::some(&mut self.inner, &mut buf[done..]) {
                 Ok(0) if done == 0 => return Ok(false),
                 Ok(0) => return Err(self.fail(io::ErrorKind::UnexpectedEof.into())),
                 Ok(n) => {
                     done += n;
                     self.at += n as u64;
                 }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(self.fail(e)),
             }
         }

@@ -14,6 +14,7 @@ use crate::package::read::{FileReport, PackageReport, Visit, deb, rpm};
 use crate::package::spec::{check_name, check_version};
 use crate::package::{Format, is_library_name};
 use crate::read_at::{OpenFile, ReadAt};
+use crate::streams;
 use crate::target::{Family, TargetId};
 use crate::tree::{Entry, EntryKind, Source, TreePath};
 use crate::verify::Options;
@@ -409,18 +410,10 @@ impl Visit for Looker<'_> {
             spool = Some(file);
         }
         let mut buffer = vec![0; 256 << 10];
-        loop {
-            let n = match content.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e),
-            };
-            hasher.update(&buffer[..n]);
-            if let Some(file) = &mut spool {
-                file.write_all(&buffer[..n])?;
-            }
-        }
+        streams::pieces(content, &mut buffer, |piece| {
+            hasher.update(piece);
+            spool.as_mut().map_or(Ok(()), |file| file.write_all(piece))
+        })?;
         self.hashes.insert(path.to_owned(), hasher.finalize());
         let Some(tree_path) = tree_path else { return Ok(()) };
         match spool {
