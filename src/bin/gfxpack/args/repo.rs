@@ -1,0 +1,275 @@
+//! The arguments of `gfxpack repo`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+use gfxpack::package::Format;
+use gfxpack::repo::rpm::Compression as MetadataCompression;
+
+use super::Signing;
+use super::packages::format;
+
+/// Make and keep repositories that apt, dnf and zypper install from
+///
+/// A repository is a directory to be served as it is: deb/ for apt, rpm/ for dnf and zypper, and .gfxpack, which
+/// clients need not see. Each command below changes it in one step: clients see what was there before or what
+/// is there after, and go on with what they have begun, since older indices and packages stay for a while. A run
+/// that is killed changes nothing, or is finished by the next one. docs/repositories.md has the layout, what
+/// clients see at each moment, and a nightly job.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack repo create /srv/rocm out --origin Example --url https://repo.example.org/rocm \\\n    \
+        --sign-key release.key\n  \
+    gfxpack repo add /srv/rocm out/*.deb out/*.rpm --sign-key release.key\n  \
+    gfxpack repo prune /srv/rocm --keep 5 --sign-key release.key")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Repo {
+    #[command(subcommand)]
+    pub action: Option<RepoAction>,
+    #[command(flatten)]
+    pub simple: RepoSimple,
+}
+
+/// Makes a repository with the defaults, or adds to it.
+#[derive(Debug, ClapArgs)]
+pub struct RepoSimple {
+    /// Packages to publish in --output-dir, in one step: as `create` with its defaults where there is no repository yet,
+    /// else as `add`
+    #[arg(long, value_name = "DIR", required = true)]
+    pub packages_dir: Option<PathBuf>,
+    /// The repository
+    #[arg(long, value_name = "DIR", required = true)]
+    pub output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub bringing: Bringing,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RepoAction {
+    Create(RepoCreate),
+    Add(RepoAdd),
+    Remove(RepoRemove),
+    Prune(RepoPrune),
+    Merge(RepoMerge),
+    /// Publish what there is anew: with a later date, another key, or a new time until which it is valid
+    Publish(RepoPublish),
+    /// List the packages of a repository
+    List(RepoList),
+}
+
+/// How a change to a repository is published.
+#[derive(Debug, ClapArgs)]
+pub struct Publishing {
+    /// Date of the publication, in seconds since 1970 [default: SOURCE_DATE_EPOCH, else that of the newest
+    /// package]
+    ///
+    /// It is the Date of apt's Release, which clients do not take if it is older than the one they have: where it
+    /// would not be later than that of the publication before, it becomes one second later. The clock is not
+    /// looked at. A package that is dated later than the date that is given is refused.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..=i64::from(u32::MAX)))]
+    pub date: Option<i64>,
+    /// Publish though clients could not install or upgrade to what is newest
+    ///
+    /// A group's package needs exactly one version of its generic package. A repository with the generic packages
+    /// of a new release and the groups' of an old one is refused without this: apt would refuse to install a
+    /// group's package, and hold back the others.
+    #[arg(long)]
+    pub allow_partial: bool,
+    /// Sign with another key than the repository was signed with before. Clients refuse it until they have
+    /// the new key
+    #[arg(long, help_heading = "Signing")]
+    pub new_key: bool,
+    #[command(flatten)]
+    pub signing: Signing,
+}
+
+/// How packages are brought into a repository.
+#[derive(Debug, ClapArgs)]
+pub struct Bringing {
+    /// Sign .rpm packages on their way in, as `gfxpack sign` does; the originals stay as they are
+    #[arg(long, help_heading = "Signing")]
+    pub sign_packages: bool,
+    /// Make hard links to packages instead of copies, where the file system can and all may read them. The
+    /// files then must not be written to again
+    #[arg(long)]
+    pub link: bool,
+}
+
+/// Make a repository, with packages or without
+///
+/// Packages in both formats go into one directory: deb/ and rpm/ are published together, so that a release is
+/// there for all systems at once. A repository has one suite: make one for each train of releases (nightly,
+/// stable), so that none can break another.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack repo create /srv/rocm out --origin Example --suite stable --valid-days 14 \\\n    \
+        --url https://repo.example.org/rocm --sign-key release.key\n  \
+    gfxpack repo create /srv/rocm --component 'gfx110x=*-gfx110x' --component 'gfx120x=*-gfx120x'")]
+pub struct RepoCreate {
+    /// The directory: new, or empty
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Packages, and directories in which to look for them
+    #[arg(value_name = "PACKAGE|DIR")]
+    pub packages: Vec<PathBuf>,
+    /// Name of the release train: the directory below dists/, and what stands in sources
+    #[arg(long, value_name = "NAME", default_value = "stable", value_parser = word)]
+    pub suite: String,
+    /// Codename, where it is another than the suite
+    #[arg(long, value_name = "NAME", value_parser = word)]
+    pub codename: Option<String>,
+    /// Who publishes. Files to be copied to clients are called after it
+    #[arg(long, value_name = "TEXT", default_value = "gfxpack", value_parser = line)]
+    pub origin: String,
+    /// What it is, for people and for apt's pinning [default: the origin]
+    #[arg(long, value_name = "TEXT", value_parser = line)]
+    pub label: Option<String>,
+    /// Put .deb packages whose names match GLOB into a component NAME of their own, so that clients read the
+    /// indices of their own groups only (repeatable; the first that matches counts) [default: all in main]
+    #[arg(long, value_name = "NAME=GLOB", value_parser = component)]
+    pub component: Vec<(String, String)>,
+    /// Architectures that have an index even without packages
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', default_value = "amd64", value_parser = word)]
+    pub arch: Vec<String>,
+    /// Days from the date of a publication after which apt no longer trusts it; publish again before that
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub valid_days: Option<u32>,
+    /// Where clients find DIR, as https://repo.example.org/rocm; then .sources and .repo files are made
+    #[arg(long, value_name = "URL", value_parser = line)]
+    pub url: Option<String>,
+    /// Publications before the newest whose indices and packages stay, for clients in the middle of something
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub keep_publications: u64,
+    /// Days for which they stay at least, counted between the dates of publications
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=3650))]
+    pub keep_days: u32,
+    /// How metadata for dnf and zypper are compressed: zstd, which systems since RHEL 8.2 read, or gzip, which all
+    /// do
+    #[arg(long, value_name = "HOW", default_value = "zstd", value_parser = metadata_compression)]
+    pub rpm_compression: MetadataCompression,
+    #[command(flatten)]
+    pub bringing: Bringing,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+/// Add packages to a repository
+///
+/// Only the new packages are read. One that is there already is passed over; the same name, version and architecture
+/// with other bytes is refused, since clients and mirrors keep what they have. Which version is newest, clients
+/// decide by the format's own order, so older ones can be added later.
+#[derive(Debug, ClapArgs)]
+pub struct RepoAdd {
+    /// The repository
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Packages, and directories in which to look for them
+    #[arg(value_name = "PACKAGE|DIR", required = true)]
+    pub packages: Vec<PathBuf>,
+    #[command(flatten)]
+    pub bringing: Bringing,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+/// Remove packages from a repository
+///
+/// They are in no index any more; their files stay as long as an older index is kept that has them.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack repo remove /srv/rocm 'rocblas-*=7.1.0-1' --sign-key release.key\n  \
+    gfxpack repo remove /srv/rocm --format deb rocblas-gfx90a --sign-key release.key")]
+pub struct RepoRemove {
+    /// The repository
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Which: a name, all of its versions; or one version, with its release. `*` in a name is anything
+    #[arg(value_name = "NAME[=VERSION]", required = true)]
+    pub packages: Vec<String>,
+    /// Only those of this format
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    pub format: Option<Format>,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+/// Remove old versions: keep the newest of each package
+#[derive(Debug, ClapArgs)]
+pub struct RepoPrune {
+    /// The repository
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// How many versions of each package and architecture stay
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: u32,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+/// Add all packages of other repositories
+///
+/// No version is lost: all that either has is there afterwards. What is the same name with other bytes is refused.
+#[derive(Debug, ClapArgs)]
+pub struct RepoMerge {
+    /// The repository that they are added to
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The others, which are only read
+    #[arg(value_name = "OTHER", required = true)]
+    pub others: Vec<PathBuf>,
+    #[command(flatten)]
+    pub bringing: Bringing,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RepoPublish {
+    /// The repository
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RepoList {
+    /// The repository
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// A word that can be a directory and stand in a list.
+fn word(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "+.-_".contains(c);
+    if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(good) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected letters, digits and `+.-_`, a letter or digit first".to_owned())
+    }
+}
+
+/// The value of a field.
+fn line(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() || text.contains(char::is_control) {
+        Err("expected a text of one line".to_owned())
+    } else {
+        Ok(text.trim().to_owned())
+    }
+}
+
+fn metadata_compression(text: &str) -> Result<MetadataCompression, String> {
+    match text {
+        "zstd" => Ok(MetadataCompression::Zstd),
+        "gzip" => Ok(MetadataCompression::Gzip),
+        _ => Err("expected zstd or gzip".to_owned()),
+    }
+}
+
+fn component(text: &str) -> Result<(String, String), String> {
+    let (name, glob) =
+        text.split_once('=').ok_or("expected NAME=GLOB, as gfx110x=*-gfx110x".to_owned())?;
+    Ok((word(name)?, glob.to_owned()))
+}
