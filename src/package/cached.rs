@@ -119,7 +119,7 @@ fn take_one(
             signature: None,
         });
     }
-    for (plan, (size, kernels)) in kpacks(&package.tree).zip(archives) {
+    for ((_, plan), (size, kernels)) in package.tree.kpacks().zip(archives) {
         plan.set_made(size, kernels);
     }
     monitor.detail(&format!("{} is taken from the cache", package.name));
@@ -138,8 +138,10 @@ pub(super) fn keep(
     let Some(cache) = jobs.cache() else { return };
     let looks = looks(cache, package).filter(|now| found.before.get(&package.name) == Some(now));
     let keys = looks.and_then(|_| keys(cache, package, options));
-    let archives: Option<Vec<_>> = kpacks(&package.tree)
-        .map(|plan| plan.built().map(|built| (built.size, built.kernel_count)))
+    let archives: Option<Vec<_>> = package
+        .tree
+        .kpacks()
+        .map(|(_, plan)| plan.built().map(|built| (built.size, built.kernel_count)))
         .collect();
     let (Some(keys), Some(archives)) = (keys, archives) else {
         return files.iter().for_each(|_| cache.made(Entry::Package));
@@ -155,13 +157,6 @@ pub(super) fn keep(
             Err(_) => cache.made(Entry::Package),
         }
     }
-}
-
-fn kpacks(tree: &Tree) -> impl Iterator<Item = &crate::tree::KpackPlan> {
-    tree.iter().filter_map(|(_, entry)| match entry.source()? {
-        Source::Kpack(plan) => Some(&**plan),
-        _ => None,
-    })
 }
 
 /// The keys of a package, one for each format. `None` where it is to be signed, or a file of it cannot be told by what is known.

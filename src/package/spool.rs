@@ -58,13 +58,11 @@ impl<'p> Wants<'p> {
     pub(super) fn new(packages: &'p [Package], formats: u64) -> (Self, Vec<Item>) {
         let mut looking = Looking::default();
         for (number, package) in packages.iter().enumerate() {
-            for (_, entry) in package.tree.iter() {
-                if let Some(Source::Kpack(plan)) = entry.source() {
-                    looking.owners.insert(Arc::as_ptr(plan), number);
-                    let owners = looking.sets.entry(plan.set().to_owned()).or_default();
-                    owners.push(number);
-                    owners.dedup();
-                }
+            for (_, plan) in package.tree.kpacks() {
+                looking.owners.insert(Arc::as_ptr(plan), number);
+                let owners = looking.sets.entry(plan.set().to_owned()).or_default();
+                owners.push(number);
+                owners.dedup();
             }
         }
         for package in packages {
@@ -154,10 +152,7 @@ impl<'p> Wants<'p> {
 
     /// By how many bytes the archives of a package, once built, are more than was foreseen.
     pub(super) fn unforeseen(package: &Package) -> i64 {
-        let plans = package.tree.iter().filter_map(|(_, entry)| match entry.source()? {
-            Source::Kpack(plan) => Some(plan),
-            _ => None,
-        });
+        let plans = package.tree.kpacks().map(|(_, plan)| plan);
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         plans
             .filter_map(|plan| Some(signed(plan.built()?.size) - signed(plan.estimated_size())))

@@ -21,7 +21,7 @@ use crate::package::{Format, file_name};
 use crate::progress::Monitor;
 use crate::tree::output::{OutputDir, apart};
 use crate::tree::record::{KpackPlaces, KpackSizes};
-use crate::tree::{Source, Tree, TreePath};
+use crate::tree::{Source, TreePath};
 
 /// A package that is to be made.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub fn graph(packages: &[Package], set: &SetOptions) -> Result<Vec<Node>> {
             inputs: plan.files(),
             needs: plan.needs().into_iter().map(str::to_owned).collect(),
             outputs: outputs(package, set),
-            has_archives: archives(&package.tree).next().is_some(),
+            has_archives: package.tree.kpacks().next().is_some(),
             bytes: sources.map(Source::work).sum(),
         });
     }
@@ -84,13 +84,6 @@ fn outputs(package: &Package, set: &SetOptions) -> BTreeSet<String> {
         outputs.insert(name);
     }
     outputs
-}
-
-fn archives(tree: &Tree) -> impl Iterator<Item = (&TreePath, &crate::tree::KpackPlan)> {
-    tree.iter().filter_map(|(path, entry)| match entry.source() {
-        Some(Source::Kpack(plan)) => Some((path, &**plan)),
-        _ => None,
-    })
 }
 
 /// Shares nodes out to at most `workers`, the largest first, each to whoever has least so far: lists of
@@ -261,7 +254,7 @@ pub fn make(
         files.extend(write_set(&packages, &options, output.part(), jobs, monitor)?);
         for package in &packages {
             let mut of_package = BTreeMap::new();
-            for (path, plan) in archives(&package.tree) {
+            for (path, plan) in package.tree.kpacks() {
                 let Some(built) = plan.built() else { continue };
                 sizes.insert(path.clone(), (built.size, built.kernel_count));
                 let place = String::from_utf8_lossy(path.as_bytes()).into_owned();

@@ -183,10 +183,8 @@ pub struct KpackPlaces(HashMap<*const KpackPlan, (String, TreePath)>);
 impl KpackPlaces {
     /// Adds the archives in the tree of the package `of`.
     pub fn add(&mut self, of: &str, tree: &Tree) {
-        for (path, entry) in tree.iter() {
-            if let Some(Source::Kpack(plan)) = entry.source() {
-                self.0.insert(Arc::as_ptr(plan), (of.to_owned(), path.clone()));
-            }
+        for (path, plan) in tree.kpacks() {
+            self.0.insert(Arc::as_ptr(plan), (of.to_owned(), path.clone()));
         }
     }
 
