@@ -178,7 +178,8 @@ struct Looking<'p> {
     owners: HashMap<*const KpackPlan, usize>,
     /// Which packages archives of a set are in.
     sets: HashMap<String, Vec<usize>>,
-    archives: HashMap<*const ArchiveFile, usize>,
+    /// Equal ones are one, though each plan that was kept has its own.
+    archives: HashMap<Arc<ArchiveFile>, usize>,
     bundles: HashMap<String, usize>,
     origins: Vec<Origin>,
     packages: Vec<OfPackage<'p>>,
@@ -255,7 +256,7 @@ impl<'p> Looking<'p> {
 
     fn archive(&mut self, archive: &Arc<ArchiveFile>) -> usize {
         let next = self.origins.len();
-        let at = *self.archives.entry(Arc::as_ptr(archive)).or_insert(next);
+        let at = *self.archives.entry(Arc::clone(archive)).or_insert(next);
         if at == next {
             self.origins.push(Origin::Archive(Arc::clone(archive)));
         }
