@@ -145,8 +145,7 @@ impl PackagePlan {
     /// The formats that it is written in, with their compressions.
     pub fn formats(&self) -> Result<Vec<(Format, Compression)>, PlanError> {
         let read = |(format, how): &(String, String)| {
-            let found = [Format::Deb, Format::Rpm].into_iter().find(|f| f.as_str() == format);
-            let format = found.ok_or_else(|| PlanError::Format(format.clone()))?;
+            let format = Format::called(format).ok_or_else(|| PlanError::Format(format.clone()))?;
             let how = how.parse().map_err(|_| PlanError::Format(how.clone()))?;
             Ok((format, how))
         };

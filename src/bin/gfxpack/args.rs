@@ -885,10 +885,7 @@ pub struct Completions {
 }
 
 fn format(text: &str) -> Result<Format, String> {
-    [Format::Deb, Format::Rpm]
-        .into_iter()
-        .find(|format| format.as_str() == text)
-        .ok_or_else(|| "expected deb or rpm".to_owned())
+    Format::called(text).ok_or_else(|| "expected deb or rpm".to_owned())
 }
 
 /// A word that can be a directory and stand in a list.
