@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use super::compress::Compression;
-use super::render::Templates;
+use super::render::{Templates, hex};
 use super::schedule::{Node, schedule};
 use super::share::{Bound, Share};
 use super::spec::Package;
@@ -219,7 +219,7 @@ fn one(
             file: name,
             size: report.size,
             installed_size: report.installed_size,
-            sha256: report.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex(&report.sha256),
             signature,
         });
     }
