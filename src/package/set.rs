@@ -79,7 +79,7 @@ pub fn write_set(
     Errors::check((), faults)?;
     let mut found = cached::take(packages, options, out, jobs, monitor)?;
     let mut written = std::mem::take(&mut found.files);
-    let packages = found.missing.as_slice();
+    let packages = &*found.missing;
     let compressions: Vec<Compression> = options.formats.iter().map(|(_, how)| *how).collect();
     let bound = Bound {
         memory: options.memory,
