@@ -148,20 +148,10 @@ impl Jobs {
     /// beside the pool. Returns the results in the order of the items. Items should come with the
     /// longest first.
     pub fn drive<T: Sync, R: Send>(&self, items: &[T], drive: impl Fn(&T) -> R + Sync) -> Vec<R> {
-        self.drive_at_most(self.threads(), items, drive)
-    }
-
-    /// The same with at most `at_once` items at a time.
-    pub fn drive_at_most<T: Sync, R: Send>(
-        &self,
-        at_once: usize,
-        items: &[T],
-        drive: impl Fn(&T) -> R + Sync,
-    ) -> Vec<R> {
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());
         thread::scope(|scope| {
-            for _ in 0..at_once.min(self.threads()).min(items.len()) {
+            for _ in 0..self.threads().min(items.len()) {
                 scope.spawn(|| {
                     while let Some((i, item)) = Some(next.fetch_add(1, Ordering::Relaxed))
                         .and_then(|i| Some((i, items.get(i)?)))
@@ -345,9 +335,7 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
         cost: u64,
         take: &mut impl FnMut(R) -> Result<(), E>,
     ) -> Result<(), E> {
-        let permit = self.permit(cost, take)?;
-        self.send(item, permit, |senders| &senders.tasks);
-        Ok(())
+        self.push_on(|senders| &senders.tasks, item, cost, take)
     }
 
     /// The same for an item that is to overtake others: a long one, at which everything would have to
@@ -361,8 +349,26 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
         cost: u64,
         take: &mut impl FnMut(R) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.push_on(|senders| &senders.urgent, item, cost, take)
+    }
+
+    fn push_on<E>(
+        &mut self,
+        way: impl Fn(&Senders) -> &Sender<Task>,
+        item: T,
+        cost: u64,
+        take: &mut impl FnMut(R) -> Result<(), E>,
+    ) -> Result<(), E> {
         let permit = self.permit(cost, take)?;
-        self.send(item, permit, |senders| &senders.urgent);
+        let (done, result) = bounded(1);
+        let work = Arc::clone(&self.work);
+        let task = Box::new(move || {
+            // The driver may have given up: then nobody wants the result.
+            let _ = done.send(work(item));
+        });
+        let senders = self.jobs.tasks.as_ref().expect("open until dropped");
+        way(senders).send(task).expect("workers are alive");
+        self.under_way.push_back((result, permit));
         Ok(())
     }
 
@@ -383,18 +389,6 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
                 None => self.take_first(take)?,
             }
         }
-    }
-
-    fn send(&mut self, item: T, permit: Permit, way: impl Fn(&Senders) -> &Sender<Task>) {
-        let (done, result) = bounded(1);
-        let work = Arc::clone(&self.work);
-        let task = Box::new(move || {
-            // The driver may have given up: then nobody wants the result.
-            let _ = done.send(work(item));
-        });
-        let senders = self.jobs.tasks.as_ref().expect("open until dropped");
-        way(senders).send(task).expect("workers are alive");
-        self.under_way.push_back((result, permit));
     }
 
     /// Takes the results of all items so far.

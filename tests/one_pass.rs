@@ -215,6 +215,42 @@ fn an_archive_is_gone_through_once_for_the_plan_and_once_for_all_packages() {
     assert_same("directories", &expected, &snapshot(&dir.join("directories")));
 }
 
+/// Many plans in one run, as the jobs of a matrix have them: no archive is gone through more often than by `build`.
+#[test]
+fn plans_that_are_carried_out_together_share_the_passes_over_archives() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().canonicalize().unwrap();
+    let shards = dir.join("shards");
+    packed(&shards);
+    let opened = |command: &Command| -> BTreeMap<PathBuf, u32> {
+        let files = traced(command, &shards).into_iter();
+        files.map(|(path, (opened, _))| (path, opened)).collect()
+    };
+    let planning = opened(&build(&shards, &dir.join("none"), &["--dry-run"]));
+    let mut building = opened(&build(&shards, &dir.join("built"), &[]));
+    for (path, opened) in &mut building {
+        *opened -= planning.get(path).copied().unwrap_or(0);
+    }
+    building.retain(|_, passes| *passes > 0);
+
+    ok(gfxpack()
+        .args(["plan", "--input-shards-dir"])
+        .arg(&shards)
+        .args(["--version", "7.1.0", "--release", "1", "--config"])
+        .arg(example_config())
+        .arg("--packages")
+        .arg(example_packages())
+        .arg("--output-dir")
+        .arg(dir.join("made"))
+        .arg("--ninja")
+        .arg(dir.join("build.ninja")));
+    let plans = fs::read_dir(dir.join("made.plans")).unwrap().map(|e| e.unwrap().path());
+    let mut make = gfxpack();
+    make.args(["make", "--output-dir"]).arg(dir.join("made")).args(plans);
+    assert_eq!(opened(&make), building);
+    assert_same("made", &snapshot(&dir.join("built")), &snapshot(&dir.join("made")));
+}
+
 /// Packages of one batch need each other: where one fails, the other is never written, and what it has in spools must not
 /// keep the next batch waiting.
 #[test]

@@ -200,6 +200,29 @@ fn a_run_that_waited_leaves_the_part_of_another_alone() {
     assert_eq!(fs::read_dir(second.part()).unwrap().count(), 0);
 }
 
+/// A run that is ended by a signal removes its part while a thread of it still holds it, and the next run may have begun.
+#[test]
+fn a_run_whose_part_is_gone_leaves_that_of_the_next_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let of_all = || OutputDir::create(&out, false, &[]).unwrap();
+    let of_one = || OutputDir::create_among(&out, "name").unwrap();
+    for begin in [&of_all as &dyn Fn() -> OutputDir, &of_one] {
+        let run = begin();
+        let part = run.part().to_owned();
+        fs::remove_dir(&part).unwrap();
+        let next = begin();
+        fs::write(next.part().join("live"), "x").unwrap();
+        assert_eq!(next.part(), part);
+        drop(run);
+        assert!(part.join("live").exists(), "what the next one makes is gone");
+        next.finish().unwrap();
+        assert_eq!(fs::read_to_string(out.join("live")).unwrap(), "x");
+        assert!(!part.exists());
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
 #[test]
 fn a_link_in_place_of_the_part_is_refused() {
     let temp = tempfile::tempdir().unwrap();

@@ -25,6 +25,7 @@ use gfxpack::package::Format;
 use gfxpack::package::planned::{MAGIC, PackagePlan};
 use gfxpack::tree::TreePath;
 use gfxpack::tree::output::OutputDir;
+use gfxpack::tree::record::KnownKpack;
 use packages::Dice;
 
 /// A name that engines have to escape.
@@ -463,7 +464,7 @@ fn hostile_plans_are_errors() {
             assert!(needs.len() < 100 && plan.files().len() < 1000);
             let sizes = ["gfx1100", "gfx1101"].map(|isa| {
                 let at = format!("opt/rocm/.kpack/blas_lib+math-libs+BLAS+rocBLAS_{isa}.kpack");
-                (TreePath::new(at).unwrap(), (1000, 2))
+                (TreePath::new(at).unwrap(), KnownKpack::Built { size: 1000, kernel_count: 2 })
             });
             if let Ok(package) = plan.package(true, &sizes.into()) {
                 let _ = (package.check(Format::Deb), package.check(Format::Rpm));

@@ -4,6 +4,7 @@
 //! the file lies where it lay and was not touched. A package is taken in all formats or in none, since all are written
 //! from one reading. What is to be signed is always made.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
@@ -30,26 +31,26 @@ struct Beside {
 
 /// What was looked up in the cache.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Found<'p> {
     /// Files of packages that were taken.
     pub files: Vec<PackageFile>,
     /// What has to be made.
-    pub missing: Vec<Package>,
+    pub missing: Cow<'p, [Package]>,
     /// What the files of those looked like before they were read, by name of the package. What looked otherwise, or could not be told,
     /// is not kept.
     before: HashMap<String, Key>,
 }
 
 /// Takes into `out` what is in the cache.
-pub(super) fn take(
-    packages: &[Package],
+pub(super) fn take<'p>(
+    packages: &'p [Package],
     options: &SetOptions,
     out: &Path,
     jobs: &Jobs,
     monitor: &dyn Monitor,
-) -> Result<Found> {
+) -> Result<Found<'p>> {
     let Some(cache) = jobs.cache().filter(|_| options.signer.is_none()) else {
-        return Ok(Found { missing: packages.to_vec(), ..Found::default() });
+        return Ok(Found { missing: Cow::Borrowed(packages), ..Found::default() });
     };
     let mut taken: Vec<Option<Vec<PackageFile>>> = packages.iter().map(|_| None).collect();
     // Manifests in generic packages state the sizes of the groups' archives.
@@ -69,7 +70,8 @@ pub(super) fn take(
     let before =
         missing.iter().filter_map(|package| Some((package.name.clone(), looks(cache, package)?)));
     let before = before.collect();
-    Ok(Found { files: taken.into_iter().flatten().flatten().collect(), missing, before })
+    let files = taken.into_iter().flatten().flatten().collect();
+    Ok(Found { files, missing: Cow::Owned(missing), before })
 }
 
 /// What the files of a package look like.
@@ -119,7 +121,7 @@ fn take_one(
             signature: None,
         });
     }
-    for (plan, (size, kernels)) in kpacks(&package.tree).zip(archives) {
+    for ((_, plan), (size, kernels)) in package.tree.kpacks().zip(archives) {
         plan.set_made(size, kernels);
     }
     monitor.detail(&format!("{} is taken from the cache", package.name));
@@ -128,7 +130,7 @@ fn take_one(
 
 /// Keeps what was made of a package.
 pub(super) fn keep(
-    found: &Found,
+    found: &Found<'_>,
     package: &Package,
     options: &SetOptions,
     files: &[PackageFile],
@@ -138,8 +140,10 @@ pub(super) fn keep(
     let Some(cache) = jobs.cache() else { return };
     let looks = looks(cache, package).filter(|now| found.before.get(&package.name) == Some(now));
     let keys = looks.and_then(|_| keys(cache, package, options));
-    let archives: Option<Vec<_>> = kpacks(&package.tree)
-        .map(|plan| plan.built().map(|built| (built.size, built.kernel_count)))
+    let archives: Option<Vec<_>> = package
+        .tree
+        .kpacks()
+        .map(|(_, plan)| plan.built().map(|built| (built.size, built.kernel_count)))
         .collect();
     let (Some(keys), Some(archives)) = (keys, archives) else {
         return files.iter().for_each(|_| cache.made(Entry::Package));
@@ -155,13 +159,6 @@ pub(super) fn keep(
             Err(_) => cache.made(Entry::Package),
         }
     }
-}
-
-fn kpacks(tree: &Tree) -> impl Iterator<Item = &crate::tree::KpackPlan> {
-    tree.iter().filter_map(|(_, entry)| match entry.source()? {
-        Source::Kpack(plan) => Some(&**plan),
-        _ => None,
-    })
 }
 
 /// The keys of a package, one for each format. `None` where it is to be signed, or a file of it cannot be told by what is known.

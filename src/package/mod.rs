@@ -56,6 +56,14 @@ pub enum Format {
 }
 
 impl Format {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Deb, Self::Rpm];
+
+    /// The format that is called so; see [`Self::as_str`].
+    pub fn called(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == name)
+    }
+
     /// The ending of its files, without the dot; also its name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {

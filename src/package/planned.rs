@@ -16,7 +16,7 @@ use super::compress::Compression;
 use super::render::Templates;
 use super::spec::Package;
 use crate::msgpack;
-use crate::tree::record::{KpackPlaces, KpackSizes, RecordError, TreeRecord};
+use crate::tree::record::{KnownKpacks, KpackPlaces, RecordError, TreeRecord};
 
 /// The first bytes of a plan: name and version of the format.
 pub const MAGIC: &[u8; 8] = b"GFXPLAN\x01";
@@ -145,8 +145,7 @@ impl PackagePlan {
     /// The formats that it is written in, with their compressions.
     pub fn formats(&self) -> Result<Vec<(Format, Compression)>, PlanError> {
         let read = |(format, how): &(String, String)| {
-            let found = [Format::Deb, Format::Rpm].into_iter().find(|f| f.as_str() == format);
-            let format = found.ok_or_else(|| PlanError::Format(format.clone()))?;
+            let format = Format::called(format).ok_or_else(|| PlanError::Format(format.clone()))?;
             let how = how.parse().map_err(|_| PlanError::Format(how.clone()))?;
             Ok((format, how))
         };
@@ -159,8 +158,8 @@ impl PackagePlan {
     }
 
     /// The package; see [`TreeRecord::tree`] for what is checked.
-    pub fn package(&self, times: bool, sizes: &KpackSizes) -> Result<Package, PlanError> {
-        let tree = self.tree.tree(times, sizes)?;
+    pub fn package(&self, times: bool, known: &KnownKpacks) -> Result<Package, PlanError> {
+        let tree = self.tree.tree(times, known)?;
         Ok(Package { tree, ..self.package.clone() })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use super::compress::Compression;
-use super::render::Templates;
+use super::render::{Templates, hex};
 use super::schedule::{Node, schedule};
 use super::share::{Bound, Share};
 use super::spec::Package;
@@ -79,7 +79,7 @@ pub fn write_set(
     Errors::check((), faults)?;
     let mut found = cached::take(packages, options, out, jobs, monitor)?;
     let mut written = std::mem::take(&mut found.files);
-    let packages = found.missing.as_slice();
+    let packages = &*found.missing;
     let compressions: Vec<Compression> = options.formats.iter().map(|(_, how)| *how).collect();
     let bound = Bound {
         memory: options.memory,
@@ -219,7 +219,7 @@ fn one(
             file: name,
             size: report.size,
             installed_size: report.installed_size,
-            sha256: report.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex(&report.sha256),
             signature,
         });
     }

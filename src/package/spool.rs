@@ -58,13 +58,11 @@ impl<'p> Wants<'p> {
     pub(super) fn new(packages: &'p [Package], formats: u64) -> (Self, Vec<Item>) {
         let mut looking = Looking::default();
         for (number, package) in packages.iter().enumerate() {
-            for (_, entry) in package.tree.iter() {
-                if let Some(Source::Kpack(plan)) = entry.source() {
-                    looking.owners.insert(Arc::as_ptr(plan), number);
-                    let owners = looking.sets.entry(plan.set().to_owned()).or_default();
-                    owners.push(number);
-                    owners.dedup();
-                }
+            for (_, plan) in package.tree.kpacks() {
+                looking.owners.insert(Arc::as_ptr(plan), number);
+                let owners = looking.sets.entry(plan.set().to_owned()).or_default();
+                owners.push(number);
+                owners.dedup();
             }
         }
         for package in packages {
@@ -154,10 +152,7 @@ impl<'p> Wants<'p> {
 
     /// By how many bytes the archives of a package, once built, are more than was foreseen.
     pub(super) fn unforeseen(package: &Package) -> i64 {
-        let plans = package.tree.iter().filter_map(|(_, entry)| match entry.source()? {
-            Source::Kpack(plan) => Some(plan),
-            _ => None,
-        });
+        let plans = package.tree.kpacks().map(|(_, plan)| plan);
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         plans
             .filter_map(|plan| Some(signed(plan.built()?.size) - signed(plan.estimated_size())))
@@ -183,7 +178,8 @@ struct Looking<'p> {
     owners: HashMap<*const KpackPlan, usize>,
     /// Which packages archives of a set are in.
     sets: HashMap<String, Vec<usize>>,
-    archives: HashMap<*const ArchiveFile, usize>,
+    /// Equal ones are one, though each plan that was kept has its own.
+    archives: HashMap<Arc<ArchiveFile>, usize>,
     bundles: HashMap<String, usize>,
     origins: Vec<Origin>,
     packages: Vec<OfPackage<'p>>,
@@ -260,7 +256,7 @@ impl<'p> Looking<'p> {
 
     fn archive(&mut self, archive: &Arc<ArchiveFile>) -> usize {
         let next = self.origins.len();
-        let at = *self.archives.entry(Arc::as_ptr(archive)).or_insert(next);
+        let at = *self.archives.entry(Arc::clone(archive)).or_insert(next);
         if at == next {
             self.origins.push(Origin::Archive(Arc::clone(archive)));
         }

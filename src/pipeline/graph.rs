@@ -9,19 +9,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::write_packages;
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::package::planned::PackagePlan;
-use crate::package::set::{PackageFile, SetOptions, write_set};
+use crate::package::set::{PackageFile, SetOptions};
 use crate::package::spec::{Package, check_name};
 use crate::package::{Format, file_name};
 use crate::progress::Monitor;
 use crate::tree::output::{OutputDir, apart};
-use crate::tree::record::{KpackPlaces, KpackSizes};
-use crate::tree::{Source, Tree, TreePath};
+use crate::tree::record::{KnownKpack, KnownKpacks, KpackPlaces};
+use crate::tree::{Source, TreePath};
 
 /// A package that is to be made.
 #[derive(Debug)]
@@ -66,7 +68,7 @@ pub fn graph(packages: &[Package], set: &SetOptions) -> Result<Vec<Node>> {
             inputs: plan.files(),
             needs: plan.needs().into_iter().map(str::to_owned).collect(),
             outputs: outputs(package, set),
-            has_archives: archives(&package.tree).next().is_some(),
+            has_archives: package.tree.kpacks().next().is_some(),
             bytes: sources.map(Source::work).sum(),
         });
     }
@@ -84,13 +86,6 @@ fn outputs(package: &Package, set: &SetOptions) -> BTreeSet<String> {
         outputs.insert(name);
     }
     outputs
-}
-
-fn archives(tree: &Tree) -> impl Iterator<Item = (&TreePath, &crate::tree::KpackPlan)> {
-    tree.iter().filter_map(|(path, entry)| match entry.source() {
-        Some(Source::Kpack(plan)) => Some((path, &**plan)),
-        _ => None,
-    })
 }
 
 /// Shares nodes out to at most `workers`, the largest first, each to whoever has least so far: lists of
@@ -150,7 +145,7 @@ pub fn sizes_name(package: &str) -> String {
 /// A file of sizes is small.
 const SIZES_MAX: u64 = 64 << 20;
 
-fn read_sizes(dir: &Path, package: &str, sizes: &mut KpackSizes) -> Result<(), Error> {
+fn read_sizes(dir: &Path, package: &str, known: &mut KnownKpacks) -> Result<(), Error> {
     let path = dir.join(sizes_name(package));
     if package.contains('/') || package.starts_with('.') {
         return Err(Error::failed(format!(
@@ -173,7 +168,8 @@ fn read_sizes(dir: &Path, package: &str, sizes: &mut KpackSizes) -> Result<(), E
     for (place, of) in file.archives {
         let place = TreePath::new(&place)
             .map_err(|e| Error::failed("names no place").at(&path).because(e))?;
-        sizes.insert(place, (of.size, of.kernel_count));
+        let SizesOf { size, kernel_count } = of;
+        known.insert(place, KnownKpack::Built { size, kernel_count });
     }
     Ok(())
 }
@@ -234,55 +230,50 @@ pub fn make(
     apart(making.sizes_dir, &inputs)?;
     let output = OutputDir::create_among(making.output_dir, &label)?;
     let names: BTreeSet<String> = plans.iter().map(|(_, plan)| plan.name().to_owned()).collect();
+    // Archives before manifests that list them.
     let (after, now): (Vec<_>, Vec<_>) =
         plans.iter().partition(|(_, plan)| plan.needs().iter().any(|need| names.contains(*need)));
-    let mut sizes = KpackSizes::new();
-    let mut files = Vec::new();
-    let mut made = Vec::new();
-    for wave in [now, after] {
-        let mut packages = Vec::new();
-        for (path, plan) in wave {
-            for need in plan.needs().into_iter().filter(|need| !names.contains(*need)) {
-                read_sizes(making.sizes_dir, need, &mut sizes)?;
-            }
-            if plan.formats().map_err(|e| bad(path, e))? != options.formats {
-                return Err(Error::usage(
-                    "has other formats or compressions than the plans beside it",
-                )
+    let mut known = KnownKpacks::new();
+    let mut packages = Vec::new();
+    for (path, plan) in now.into_iter().chain(after) {
+        for need in plan.needs().into_iter().filter(|need| !names.contains(*need)) {
+            read_sizes(making.sizes_dir, need, &mut known)?;
+        }
+        if plan.formats().map_err(|e| bad(path, e))? != options.formats {
+            return Err(Error::usage("has other formats or compressions than the plans beside it")
                 .at(path)
                 .hint("name plans of one run of `gfxpack plan`")
                 .into());
-            }
-            packages.push(plan.package(making.times, &sizes).map_err(|e| bad(path, e))?);
         }
-        if packages.is_empty() {
+        let package = plan.package(making.times, &known).map_err(|e| bad(path, e))?;
+        for (place, plan) in package.tree.kpacks() {
+            known.insert(place.clone(), KnownKpack::Planned(Arc::clone(plan)));
+        }
+        packages.push(package);
+    }
+    let files = write_packages(&packages, &options, output, jobs, monitor)?;
+    for package in &packages {
+        let archives: BTreeMap<String, SizesOf> = package
+            .tree
+            .kpacks()
+            .filter_map(|(place, plan)| {
+                let built = plan.built()?;
+                let (size, kernel_count) = (built.size, built.kernel_count);
+                let place = String::from_utf8_lossy(place.as_bytes()).into_owned();
+                Some((place, SizesOf { size, kernel_count }))
+            })
+            .collect();
+        if archives.is_empty() {
             continue;
         }
-        files.extend(write_set(&packages, &options, output.part(), jobs, monitor)?);
-        for package in &packages {
-            let mut of_package = BTreeMap::new();
-            for (path, plan) in archives(&package.tree) {
-                let Some(built) = plan.built() else { continue };
-                sizes.insert(path.clone(), (built.size, built.kernel_count));
-                let place = String::from_utf8_lossy(path.as_bytes()).into_owned();
-                let (size, kernel_count) = (built.size, built.kernel_count);
-                of_package.insert(place, SizesOf { size, kernel_count });
-            }
-            if !of_package.is_empty() {
-                made.push((package.name.clone(), SizesFile { archives: of_package }));
-            }
-        }
-    }
-    output.finish()?;
-    for (package, sizes) in made {
+        let sizes = SizesFile { archives };
         let text = serde_json::to_string_pretty(&sizes).expect("keys are text") + "\n";
         // A file that is as it was keeps its time: then nobody who needs it has to be made again.
-        let path = making.sizes_dir.join(sizes_name(&package));
+        let path = making.sizes_dir.join(sizes_name(&package.name));
         if fs::read(&path).ok().is_none_or(|there| there != text.as_bytes()) {
             write_whole(&path, text.as_bytes())?;
         }
     }
-    files.sort_by(|a, b| a.file.cmp(&b.file));
     Ok(files)
 }
 

@@ -139,8 +139,7 @@ fn irregular(path: &Path) -> Error {
 }
 
 fn format(path: &Path) -> Option<Format> {
-    let ending = path.extension()?.to_str()?;
-    [Format::Deb, Format::Rpm].into_iter().find(|format| format.as_str() == ending)
+    Format::called(path.extension()?.to_str()?)
 }
 
 /// Brings the packages in. All faults are told.

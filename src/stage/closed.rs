@@ -29,7 +29,7 @@ pub(super) fn check(
 ) -> Result<()> {
     let mut told = BTreeSet::new();
     let mut faults = Vec::new();
-    for format in [Format::Deb, Format::Rpm] {
+    for format in Format::ALL {
         let set = Set::new(packages, format);
         let absent = absent(&set, groups, config);
         let mut needs: Vec<Vec<(String, BTreeSet<usize>)>> = Vec::new();

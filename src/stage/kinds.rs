@@ -13,6 +13,7 @@ use crate::elf::{self, ElfError};
 use crate::error::{Error, Errors, Result};
 use crate::package::is_library_name;
 use crate::package::lint::Override;
+use crate::package::render::hex;
 use crate::package::scripts::{Alternative, Follower};
 use crate::package::spec::{Arch, Kind, Op, Package, Relation, RelationKind};
 use crate::read_at::ReadAt;
@@ -99,7 +100,7 @@ pub(super) fn lay_debug(
     let debug = TreePath::new(DEBUG_ROOT).expect("a clean path");
     let to = match &id {
         Some(id) => {
-            let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex = hex(id);
             let (first, rest) = hex.split_at(2);
             TreePath::new(format!(".build-id/{first}/{rest}.debug"))
                 .expect("hex makes a clean path")

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use sha2::{Digest, Sha256};
 
 /// How an archive is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// zstd.
     Zstd,

@@ -23,7 +23,7 @@ use crate::tarball::decode::{Decoded, Format};
 const RECENT: i64 = 3;
 
 /// What a file looked like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Stamp {
     /// Device and inode; not known of a file of a plan that was kept.
     file: Option<(u64, u64)>,
@@ -280,7 +280,7 @@ impl ReadAt for OpenInput<'_> {
 }
 
 /// An archive of the input, with what it looked like when it was read first.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ArchiveFile {
     path: PathBuf,
     format: Format,

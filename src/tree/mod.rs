@@ -22,6 +22,7 @@ pub mod record;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 pub(crate) use gather::{Destination, Gather};
 pub use input::{ArchiveFile, InputFile, OpenInput};
@@ -135,6 +136,14 @@ impl Tree {
     /// All entries in the order of their paths: a directory before its content.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&TreePath, &Entry)> {
         self.entries.iter()
+    }
+
+    /// The kpack archives that are to be built, in order.
+    pub fn kpacks(&self) -> impl Iterator<Item = (&TreePath, &Arc<KpackPlan>)> {
+        self.iter().filter_map(|(path, entry)| match entry.source()? {
+            Source::Kpack(plan) => Some((path, plan)),
+            _ => None,
+        })
     }
 
     /// The entries strictly below a directory, in order.

@@ -24,7 +24,34 @@ const PART: &str = ".gfxpack-part";
 const NAME_MAX: usize = 255;
 
 /// The part directories of this process. Whoever holds the lock may place an output, or remove all of them.
-static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static PARTS: Mutex<Vec<Part>> = Mutex::new(Vec::new());
+
+/// A part directory of this process: where it was made, and which one it is. Its lock is held, so that no other gets its
+/// number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl Part {
+    /// Whether it is what is there: where it was removed, another run may have made one of the same name.
+    fn is_there(&self) -> bool {
+        self.path.symlink_metadata().is_ok_and(|there| id(&there) == self.id)
+    }
+
+    fn remove(&self) {
+        if self.is_there() {
+            // Best effort: what cannot be removed now is removed by the next run.
+            let _ = remove_tree(&self.path);
+        }
+    }
+}
+
+fn id(meta: &fs::Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
 
 /// Gives up all outputs that this process is making: removes what there is of them, and from then on none is placed
 /// any more; one that is just being placed is placed as a whole first. For a process that is about to
@@ -41,14 +68,14 @@ pub fn abandon(within: Duration) {
     };
     for part in parts.iter() {
         // Files that are being made meanwhile are in the way of one try; without the directory there are no more.
-        while begun.elapsed() < within && part.symlink_metadata().is_ok() {
-            let _ = remove_tree(part);
+        while begun.elapsed() < within && part.is_there() {
+            part.remove();
         }
     }
     std::mem::forget(parts);
 }
 
-fn parts() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+fn parts() -> std::sync::MutexGuard<'static, Vec<Part>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -56,7 +83,7 @@ fn parts() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
 #[derive(Debug)]
 pub struct OutputDir {
     output: PathBuf,
-    part: PathBuf,
+    part: Part,
     /// Held open for its lock.
     _lock: File,
     /// Names are placed one by one, where `output` may have other things.
@@ -131,17 +158,17 @@ impl OutputDir {
         }
         part_name.push(PART);
         let part = parent.join(part_name);
-        let lock = if label.is_empty() {
+        let (part, lock) = if label.is_empty() {
             // It is ours from the moment that it is there: nobody may ask this process to end between the two.
             let mut parts = parts();
-            let lock = lock_empty(&part, false)?;
+            let (part, lock) = lock_empty(part, false)?;
             parts.push(part.clone());
-            lock
+            (part, lock)
         } else {
             // It may wait long, and whoever asks this process to end meanwhile does not.
-            let lock = lock_empty(&part, true)?;
+            let (part, lock) = lock_empty(part, true)?;
             parts().push(part.clone());
-            lock
+            (part, lock)
         };
         let output = output.to_owned();
         Ok(Self { output, part, _lock: lock, beside, force, finished: false })
@@ -166,12 +193,12 @@ impl OutputDir {
 
     /// Where the files are while they are being made.
     pub fn part(&self) -> &Path {
-        &self.part
+        &self.part.path
     }
 
     /// Removes what was made under this name.
     pub fn discard(&self, name: &str) -> Result<()> {
-        let path = self.part.join(name);
+        let path = self.part.path.join(name);
         match remove_tree(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(Error::output("cannot remove what failed", &path, e).into())
@@ -187,18 +214,22 @@ impl OutputDir {
             self.place_each()?;
             None
         } else {
-            self.place(&self.part, &self.output)?
+            self.place(&self.part.path, &self.output)?
         };
         self.finished = true;
-        if !self.beside && replaced.is_none() {
-            // The next run may have a part of this name already.
-            placing.retain(|part| *part != self.part);
-            return Ok(());
-        }
+        placing.retain(|part| *part != self.part);
+        // What is now where the part was: what was replaced, or the part, from which all was moved.
+        let left = match &replaced {
+            Some(old) => old.metadata().ok().map(|old| id(&old)),
+            None => self.beside.then_some(self.part.id),
+        };
+        // Where nothing is, the next run may have a part of this name already.
+        let Some(id) = left else { return Ok(()) };
+        self.part.id = id;
+        placing.push(self.part.clone());
         drop(placing);
-        // The part, or what was replaced and is now where the part was: locked, so no other run's. A next run would remove it
-        // as well.
-        let _ = remove_tree(&self.part);
+        // Locked, so no other run's. A next run would remove it as well.
+        self.part.remove();
         Ok(())
     }
 
@@ -206,7 +237,8 @@ impl OutputDir {
         let failed =
             |e| Error::output("cannot move the finished output to its place", &self.output, e);
         fs::create_dir_all(&self.output).map_err(failed)?;
-        let listing = fs::read_dir(&self.part).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let listing =
+            fs::read_dir(&self.part.path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut names = listing.map_err(failed)?;
         names.sort_by_key(fs::DirEntry::file_name);
         for name in names {
@@ -243,8 +275,7 @@ impl OutputDir {
 impl Drop for OutputDir {
     fn drop(&mut self) {
         if !self.finished {
-            // Best effort: what cannot be removed now is removed by the next run.
-            let _ = remove_tree(&self.part);
+            self.part.remove();
         }
         parts().retain(|part| *part != self.part);
     }
@@ -312,9 +343,10 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// Makes `part` an empty directory under our lock. Where another run has it, that is an error unless
+/// Makes `path` an empty directory under our lock. Where another run has it, that is an error unless
 /// `wait`.
-fn lock_empty(part: &Path, wait: bool) -> Result<File> {
+fn lock_empty(path: PathBuf, wait: bool) -> Result<(Part, File)> {
+    let part = path.as_path();
     let how = match wait {
         true => FlockOperation::LockExclusive,
         false => FlockOperation::NonBlockingLockExclusive,
@@ -342,7 +374,7 @@ fn lock_empty(part: &Path, wait: bool) -> Result<File> {
             Ok(there) if !there.is_dir() => {
                 return Err(failed(io::ErrorKind::NotADirectory.into()).into());
             }
-            Ok(there) if (there.dev(), there.ino()) != (locked.dev(), locked.ino()) => continue,
+            Ok(there) if id(&there) != id(&locked) => continue,
             Ok(_) => {}
         }
         // Locked, so whatever is in it belongs to a run that is gone.
@@ -351,7 +383,7 @@ fn lock_empty(part: &Path, wait: bool) -> Result<File> {
             other => other.map_err(failed)?,
         };
         if listing.next().is_none() {
-            return Ok(dir);
+            return Ok((Part { id: id(&locked), path }, dir));
         }
         remove_tree(part).map_err(failed)?;
     }

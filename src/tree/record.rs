@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::input::{ArchiveFile, InputFile, Kept, Member};
-use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, KpmPlan, PlannedKernel};
+use super::kpack::{CodeObjectAt, KpackPlan, KpmPlan, PlannedKernel};
 use super::{Entry, EntryKind, Source, Tree, TreePath};
 use crate::elf::Piece;
 use crate::fatbin::bundle::Bundle;
@@ -83,9 +83,22 @@ pub enum RecordError {
     },
 }
 
-/// What is to be known of archives that were built elsewhere: by the path where each is installed, its
-/// size in bytes and the number of its kernels.
-pub type KpackSizes = BTreeMap<TreePath, (u64, u64)>;
+/// Archives of other trees, for manifests that list them, by the path where each is installed.
+pub type KnownKpacks = BTreeMap<TreePath, KnownKpack>;
+
+/// What is known of an archive of another tree.
+#[derive(Debug, Clone)]
+pub enum KnownKpack {
+    /// It was built by another run.
+    Built {
+        /// Its size in bytes.
+        size: u64,
+        /// The number of its kernels.
+        kernel_count: u64,
+    },
+    /// It is built in this run, before the manifest is written.
+    Planned(Arc<KpackPlan>),
+}
 
 /// A tree, to be kept.
 #[derive(Debug, Serialize, Deserialize)]
@@ -183,10 +196,8 @@ pub struct KpackPlaces(HashMap<*const KpackPlan, (String, TreePath)>);
 impl KpackPlaces {
     /// Adds the archives in the tree of the package `of`.
     pub fn add(&mut self, of: &str, tree: &Tree) {
-        for (path, entry) in tree.iter() {
-            if let Some(Source::Kpack(plan)) = entry.source() {
-                self.0.insert(Arc::as_ptr(plan), (of.to_owned(), path.clone()));
-            }
+        for (path, plan) in tree.kpacks() {
+            self.0.insert(Arc::as_ptr(plan), (of.to_owned(), path.clone()));
         }
     }
 
@@ -331,8 +342,8 @@ impl TreeRecord {
     }
 
     /// The tree. Files of the input are refused later where they do not have their length or, with
-    /// `times`, their time of modification. `sizes` has the archives of other trees that are listed.
-    pub fn tree(&self, times: bool, sizes: &KpackSizes) -> Result<Tree, RecordError> {
+    /// `times`, their time of modification. `known` has the archives of other trees that are listed.
+    pub fn tree(&self, times: bool, known: &KnownKpacks) -> Result<Tree, RecordError> {
         let inputs = self.open(times)?;
         let bundles = self.bundles.iter().map(|(input, bundle)| {
             let file = at("input file", &inputs, *input)?;
@@ -344,7 +355,7 @@ impl TreeRecord {
             Ok((Arc::clone(file), Arc::new(bundle.clone())))
         });
         let reading =
-            Reading { bundles: bundles.collect::<Result<_, RecordError>>()?, inputs, sizes };
+            Reading { bundles: bundles.collect::<Result<_, RecordError>>()?, inputs, known };
         let mut tree = Tree::new();
         for EntryRecord { path, mode, mtime, kind } in &self.entries {
             let kind = reading.kind(kind, path, &tree)?;
@@ -382,7 +393,7 @@ fn at<'a, T>(what: &'static str, all: &'a [T], number: usize) -> Result<&'a T, R
 struct Reading<'a> {
     inputs: Vec<Arc<InputFile>>,
     bundles: Vec<(Arc<InputFile>, Arc<Bundle>)>,
-    sizes: &'a KpackSizes,
+    known: &'a KnownKpacks,
 }
 
 impl Reading<'_> {
@@ -439,24 +450,28 @@ impl Reading<'_> {
         Ok(KpackPlan::new(set.clone(), group_name.clone(), isa.clone(), *compression, kernels))
     }
 
-    /// A manifest of archives that have been built elsewhere.
+    /// A manifest of archives, most of which are in other trees.
     fn kpm(&self, record: &KpmRecord, path: &TreePath) -> Result<KpmPlan, RecordError> {
         let mut archives = BTreeMap::new();
         for (isa, file, listed) in &record.archives {
             let plan = match listed {
-                ListedRecord::Nowhere(record) => self.kpack(record)?,
-                ListedRecord::Of(_, place) => {
-                    let (path, archive) = (path.clone(), place.clone());
-                    let &(size, kernel_count) =
-                        self.sizes.get(place).ok_or(RecordError::Size { path, archive })?;
-                    let (set, group_name) = (String::new(), record.component_name.clone());
-                    let none = Compression::None;
-                    let plan = KpackPlan::new(set, group_name, isa.clone(), none, Vec::new());
-                    plan.set_built(BuiltKpack { size, kernel_count, path: PathBuf::new() });
-                    plan
-                }
+                ListedRecord::Nowhere(record) => Arc::new(self.kpack(record)?),
+                ListedRecord::Of(_, place) => match self.known.get(place) {
+                    Some(KnownKpack::Planned(plan)) => Arc::clone(plan),
+                    Some(&KnownKpack::Built { size, kernel_count }) => {
+                        let (set, group_name) = (String::new(), record.component_name.clone());
+                        let none = Compression::None;
+                        let plan = KpackPlan::new(set, group_name, isa.clone(), none, Vec::new());
+                        plan.set_made(size, kernel_count);
+                        Arc::new(plan)
+                    }
+                    None => {
+                        let (path, archive) = (path.clone(), place.clone());
+                        return Err(RecordError::Size { path, archive });
+                    }
+                },
             };
-            archives.insert(isa.clone(), (file.clone(), Arc::new(plan)));
+            archives.insert(isa.clone(), (file.clone(), plan));
         }
         let KpmRecord { component_name, prefix, .. } = record;
         Ok(KpmPlan { component_name: component_name.clone(), prefix: prefix.clone(), archives })

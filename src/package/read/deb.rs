@@ -13,6 +13,7 @@ use super::decode::{Decoder, Tee};
 use super::error::PackageError;
 use super::report::{FileReport, MAX_FILES, Member, PackageReport, Script, installed_path, leaves};
 use super::{Visit, tar};
+use crate::package::render::hex;
 use crate::read_at::{Cursor, ReadAt};
 
 /// The first bytes of an `ar` archive.
@@ -440,7 +441,7 @@ fn data_file(
             let cut = io::ErrorKind::UnexpectedEof.into();
             return Err(PackageError::io(format!("{path} in data.tar"), entry.at, cut));
         }
-        digest = Some(md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+        digest = Some(hex(&md5.finalize()));
     }
     let header = &entry.header;
     let number = |what: &str, at: u64| {

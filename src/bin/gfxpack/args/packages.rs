@@ -241,10 +241,7 @@ pub struct Make {
 }
 
 pub fn format(text: &str) -> Result<Format, String> {
-    [Format::Deb, Format::Rpm]
-        .into_iter()
-        .find(|format| format.as_str() == text)
-        .ok_or_else(|| "expected deb or rpm".to_owned())
+    Format::called(text).ok_or_else(|| "expected deb or rpm".to_owned())
 }
 
 fn distro(text: &str) -> Result<Distro, String> {
