@@ -93,12 +93,6 @@ impl Record {
             .then_with(|| (&self.arch, &self.version).cmp(&(&other.arch, &other.version)))
     }
 
-    /// Whether both are called the same: then they have to be the same, byte for byte.
-    pub fn is_called_as(&self, other: &Self) -> bool {
-        self.format() == other.format()
-            && (&self.name, &self.version, &self.arch) == (&other.name, &other.version, &other.arch)
-    }
-
     /// `rocblas-generic 7.1.0-1 amd64`.
     pub fn called(&self) -> String {
         format!("{} {} {}", self.name, self.version, self.arch)
