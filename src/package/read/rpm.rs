@@ -17,6 +17,7 @@ use super::error::PackageError;
 use super::report::{FileReport, Member, PackageReport, Script, installed_path, leaves};
 use super::rpm_header::Header;
 use crate::date;
+use crate::package::render::hex;
 use crate::read_at::{Cursor, ReadAt, read_vec};
 use crate::sign::Signature;
 
@@ -583,10 +584,6 @@ fn signed_by(header: &Header, tag: u32, name: &str) -> Result<String, PackageErr
     }
     let over = if tag > 1000 { "header and payload" } else { "the header" };
     Ok(format!("{text}, over {over}"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn members(
