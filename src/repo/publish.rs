@@ -446,18 +446,15 @@ mod tests {
         Some(text.to_owned())
     }
 
+    fn next(repository: &mut Repository, text: &str, date: i64) {
+        let indices = vec![indices(text)];
+        publish(repository, Vec::new(), indices, Vec::new(), date, Signed::default()).unwrap();
+    }
+
     /// A repository with one publication.
     fn published(dir: &Path) -> Repository {
         let mut repository = Repository::create(dir, settings()).unwrap();
-        publish(
-            &mut repository,
-            Vec::new(),
-            vec![indices("one")],
-            Vec::new(),
-            1,
-            Signed::default(),
-        )
-        .unwrap();
+        next(&mut repository, "one", 1);
         repository
     }
 
@@ -528,52 +525,20 @@ mod tests {
         let there = |name: &str| dir.join("deb/by-hash").join(name).exists();
         repository.state.settings.keep_publications = 2;
         for (text, date) in [("two", DAY), ("three", 2 * DAY)] {
-            publish(
-                &mut repository,
-                Vec::new(),
-                vec![indices(text)],
-                Vec::new(),
-                date,
-                Signed::default(),
-            )
-            .unwrap();
+            next(&mut repository, text, date);
             assert!(there("one") && there(text));
         }
-        publish(
-            &mut repository,
-            Vec::new(),
-            vec![indices("four")],
-            Vec::new(),
-            3 * DAY,
-            Signed::default(),
-        )
-        .unwrap();
+        next(&mut repository, "four", 3 * DAY);
         assert_eq!(["one", "two", "three", "four"].map(there), [false, true, true, true]);
         // Three days, though only two publications.
         repository.state.settings.keep_days = 3;
         for (n, text) in ["five", "six", "seven"].iter().enumerate() {
             let date = 4 * DAY + i64::try_from(n).unwrap();
-            publish(
-                &mut repository,
-                Vec::new(),
-                vec![indices(text)],
-                Vec::new(),
-                date,
-                Signed::default(),
-            )
-            .unwrap();
+            next(&mut repository, text, date);
         }
         assert_eq!(["two", "three", "four", "five", "six"].map(there), [true; 5]);
         // One that comes back is no longer old.
-        publish(
-            &mut repository,
-            Vec::new(),
-            vec![indices("five")],
-            Vec::new(),
-            9 * DAY,
-            Signed::default(),
-        )
-        .unwrap();
+        next(&mut repository, "five", 9 * DAY);
         assert_eq!(["two", "five", "seven"].map(there), [false, true, true]);
         let old: Vec<_> = repository.state.old.iter().map(|old| old.path.as_str()).collect();
         assert_eq!(old, ["deb/by-hash/seven", "deb/by-hash/six"]);
