@@ -285,7 +285,5 @@ fn sum(path: &Path, mut each: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<
 
 /// What goes into the pool when it is published.
 pub(super) fn arrival(waiting: Waiting) -> publish::Arrival {
-    let record = &waiting.stored.record;
-    let to = format!("{}/{}", super::root(record.format()), record.path);
-    publish::Arrival { from: waiting.file, to }
+    publish::Arrival { from: waiting.file, to: waiting.stored.record.file() }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::{apt, rpm};
+use super::{apt, root, rpm};
 use crate::package::Format;
 use crate::package::spec::Relation;
 use crate::package::version;
@@ -73,6 +73,11 @@ impl Record {
             Part::Deb(_) => Format::Deb,
             Part::Rpm(_) => Format::Rpm,
         }
+    }
+
+    /// Its file below the repository's directory, with `/`: `deb/pool/main/r/…`.
+    pub fn file(&self) -> String {
+        format!("{}/{}", root(self.format()), self.path)
     }
 
     /// The relations that decide about upgrades.
