@@ -30,6 +30,7 @@ use super::record::{Part, Record as Package};
 use super::store::Settings;
 use super::{Content, Fixed, Indices, Named, root};
 use crate::package::Format;
+pub(crate) use record::OF_INDEX;
 pub use record::{Record, read};
 use release::Entry;
 

@@ -10,13 +10,10 @@ use super::{Entry, Listing, Log, MAX_INDEX, decompressed, index};
 use crate::date;
 use crate::error::{Error, Result};
 use crate::package::Format;
+use crate::repo::apt::OF_INDEX;
 use crate::repo::hex;
 use crate::sign::{Signature, Verifier, signed_text};
 use crate::verify::finding::Check;
-
-/// Fields that an index adds to a control file, or that dpkg does not let packages have in it.
-const OF_INDEX: [&str; 7] =
-    ["filename", "size", "md5sum", "sha1", "sha256", "sha512", "description-md5"];
 
 /// Reads the indices of all suites.
 pub(super) fn read(
@@ -277,8 +274,8 @@ pub(super) fn lines(stanza: &str) -> Vec<String> {
         }
     }
     lines.retain(|line| {
-        let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
-        !OF_INDEX.contains(&name.as_str())
+        let name = line.split(':').next().unwrap_or_default();
+        !OF_INDEX.iter().any(|field| field.eq_ignore_ascii_case(name))
     });
     lines
 }
