@@ -9,7 +9,6 @@ use globset::Glob;
 
 use super::intake::Waiting;
 use super::record::Record;
-use super::root;
 use super::store::{State, Stored};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
@@ -75,7 +74,7 @@ pub(super) fn add(state: &State, waiting: Vec<Waiting>) -> Result<Change> {
             }
             continue;
         }
-        let path = format!("{}/{}", root(record.format()), record.path);
+        let path = record.file();
         if old.get(path.as_str()).is_some_and(|sha256| *sha256 != record.sha256) {
             faults.push(
                 Error::failed(format!(

@@ -21,7 +21,7 @@ use super::store::Stored;
 use crate::error::Error;
 use crate::package::Format;
 use crate::package::spec::{Op, Relation};
-use crate::package::version::{compare, holds};
+use crate::package::version::{compare, meets};
 
 /// So many faults are told one by one.
 const TOLD: usize = 20;
@@ -72,21 +72,14 @@ impl<'a> Newest<'a> {
     }
 
     fn satisfies(&self, relation: &Relation) -> bool {
-        let Some(versions) = self.provided.get(&relation.name) else { return false };
-        match &relation.constraint {
-            None => true,
-            Some((op, wanted)) => {
-                versions.iter().flatten().any(|version| holds(self.format, version, *op, wanted))
-            }
-        }
+        let mut versions = self.provided.get(&relation.name).into_iter().flatten();
+        versions.any(|have| meets(self.format, have.as_deref(), relation.constraint.as_ref()))
     }
 
     /// Whether another of the newest packages takes the place of a version of this name.
     fn is_replaced(&self, record: &Record) -> bool {
         self.replaced.get(&record.name).into_iter().flatten().any(|(by, old)| {
-            let is_old =
-                |(op, version): &(Op, String)| holds(self.format, &record.version, *op, version);
-            *by != record.name && old.constraint.as_ref().is_none_or(is_old)
+            *by != record.name && meets(self.format, Some(&record.version), old.constraint.as_ref())
         })
     }
 

@@ -253,46 +253,35 @@ fn copy(from: &Path, to: &Path, link: bool) -> Result<[u8; 32], Error> {
     if link && link_readable(from, to).is_ok() {
         return digest(to);
     }
-    let mut input = File::open(from).map_err(|e| Error::io("cannot open", from, e))?;
     let cannot = |e| Error::output("cannot write", to, e);
     let mut out = File::create(to).map_err(cannot)?;
     // A server of another user reads it.
     out.set_permissions(Permissions::from_mode(0o644)).map_err(cannot)?;
-    let mut failed = None;
-    let sha256 = sum(&mut input, |bytes| {
-        failed = out.write_all(bytes).err();
-        failed.is_none()
-    });
-    match failed {
-        Some(e) => Err(cannot(e)),
-        None => sha256.map_err(|e| Error::io("cannot read", from, e)),
-    }
+    sum(from, |bytes| out.write_all(bytes).map_err(cannot))
 }
 
 /// The SHA-256 of a file.
 pub(super) fn digest(path: &Path) -> Result<[u8; 32], Error> {
-    let mut file = File::open(path).map_err(|e| Error::io("cannot open", path, e))?;
-    sum(&mut file, |_| true).map_err(|e| Error::io("cannot read", path, e))
+    sum(path, |_| Ok(()))
 }
 
-fn sum(input: &mut File, mut each: impl FnMut(&[u8]) -> bool) -> io::Result<[u8; 32]> {
+/// The SHA-256 of a file, of which `each` gets every part.
+fn sum(path: &Path, mut each: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<[u8; 32], Error> {
+    let mut input = File::open(path).map_err(|e| Error::io("cannot open", path, e))?;
     let mut sha256 = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
     loop {
-        let n = streams::some(input, &mut buffer)?;
+        let n = streams::some(&mut input, &mut buffer)
+            .map_err(|e| Error::io("cannot read", path, e))?;
         if n == 0 {
             return Ok(sha256.finalize().into());
         }
         sha256.update(&buffer[..n]);
-        if !each(&buffer[..n]) {
-            return Ok([0; 32]);
-        }
+        each(&buffer[..n])?;
     }
 }
 
 /// What goes into the pool when it is published.
 pub(super) fn arrival(waiting: Waiting) -> publish::Arrival {
-    let record = &waiting.stored.record;
-    let to = format!("{}/{}", super::root(record.format()), record.path);
-    publish::Arrival { from: waiting.file, to }
+    publish::Arrival { from: waiting.file, to: waiting.stored.record.file() }
 }

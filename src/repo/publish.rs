@@ -25,7 +25,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::store::{OWN, Old, Places, Repository, State, Stored};
-use super::{Content, Fixed, Indices, root};
+use super::{Content, Fixed, Indices};
 use crate::error::{Error, Result};
 use crate::msgpack;
 
@@ -165,13 +165,9 @@ pub(super) fn withdraw(places: &Places, state: &State) -> Result<()> {
             .hint("remove it; the files that it listed stay, and nothing refers to them")
     })?;
     check_inside(&new).map_err(|e| e.at(&path))?;
-    let pool = |stored: &Stored| {
-        let record = &stored.record;
-        format!("{}/{}", root(record.format()), record.path)
-    };
     let old = state.old.iter().map(|old| old.path.clone());
-    let needed: HashSet<String> =
-        state.packages.iter().map(pool).chain(state.named.iter().cloned()).chain(old).collect();
+    let pool = state.packages.iter().map(|stored| stored.record.file());
+    let needed: HashSet<String> = pool.chain(state.named.iter().cloned()).chain(old).collect();
     for path in new.iter().filter(|path| !needed.contains(*path)) {
         remove_with_dirs(places, path)?;
     }
@@ -197,10 +193,6 @@ fn next_state(
     signed: Signed,
 ) -> (State, Vec<String>) {
     let publication = before.publication + 1;
-    let pool = |stored: &Stored| {
-        let record = &stored.record;
-        format!("{}/{}", root(record.format()), record.path)
-    };
     let named: Vec<String> = indices
         .iter()
         .flat_map(|indices| &indices.named)
@@ -211,13 +203,14 @@ fn next_state(
     let fixed = indices.iter().flat_map(|one| &one.fixed);
     let fixed = fixed.filter(|one| one.content != Content::Gone).map(|one| one.path.clone());
     let fixed = fixed.collect::<BTreeSet<_>>().into_iter().collect();
-    let needed: HashSet<String> = packages.iter().map(pool).chain(named.iter().cloned()).collect();
+    let pool = packages.iter().map(|stored| stored.record.file());
+    let needed: HashSet<String> = pool.chain(named.iter().cloned()).collect();
     let gone = |path: &String| !needed.contains(path);
     let old = |path, sha256| Old { path, sha256, since: publication, date };
     let mut olds: Vec<Old> = before.old.iter().filter(|old| gone(&old.path)).cloned().collect();
     let indices = before.named.iter().filter(|path| gone(path));
     olds.extend(indices.map(|path| old(path.clone(), None)));
-    let left = before.packages.iter().map(|stored| (pool(stored), stored.record.sha256));
+    let left = before.packages.iter().map(|stored| (stored.record.file(), stored.record.sha256));
     olds.extend(left.filter(|(path, _)| gone(path)).map(|(path, sha)| old(path, Some(sha))));
     let settings = &before.settings;
     let is_kept = |old: &Old| {
@@ -446,18 +439,15 @@ mod tests {
         Some(text.to_owned())
     }
 
+    fn next(repository: &mut Repository, text: &str, date: i64) {
+        let indices = vec![indices(text)];
+        publish(repository, Vec::new(), indices, Vec::new(), date, Signed::default()).unwrap();
+    }
+
     /// A repository with one publication.
     fn published(dir: &Path) -> Repository {
         let mut repository = Repository::create(dir, settings()).unwrap();
-        publish(
-            &mut repository,
-            Vec::new(),
-            vec![indices("one")],
-            Vec::new(),
-            1,
-            Signed::default(),
-        )
-        .unwrap();
+        next(&mut repository, "one", 1);
         repository
     }
 
@@ -528,52 +518,20 @@ mod tests {
         let there = |name: &str| dir.join("deb/by-hash").join(name).exists();
         repository.state.settings.keep_publications = 2;
         for (text, date) in [("two", DAY), ("three", 2 * DAY)] {
-            publish(
-                &mut repository,
-                Vec::new(),
-                vec![indices(text)],
-                Vec::new(),
-                date,
-                Signed::default(),
-            )
-            .unwrap();
+            next(&mut repository, text, date);
             assert!(there("one") && there(text));
         }
-        publish(
-            &mut repository,
-            Vec::new(),
-            vec![indices("four")],
-            Vec::new(),
-            3 * DAY,
-            Signed::default(),
-        )
-        .unwrap();
+        next(&mut repository, "four", 3 * DAY);
         assert_eq!(["one", "two", "three", "four"].map(there), [false, true, true, true]);
         // Three days, though only two publications.
         repository.state.settings.keep_days = 3;
         for (n, text) in ["five", "six", "seven"].iter().enumerate() {
             let date = 4 * DAY + i64::try_from(n).unwrap();
-            publish(
-                &mut repository,
-                Vec::new(),
-                vec![indices(text)],
-                Vec::new(),
-                date,
-                Signed::default(),
-            )
-            .unwrap();
+            next(&mut repository, text, date);
         }
         assert_eq!(["two", "three", "four", "five", "six"].map(there), [true; 5]);
         // One that comes back is no longer old.
-        publish(
-            &mut repository,
-            Vec::new(),
-            vec![indices("five")],
-            Vec::new(),
-            9 * DAY,
-            Signed::default(),
-        )
-        .unwrap();
+        next(&mut repository, "five", 9 * DAY);
         assert_eq!(["two", "five", "seven"].map(there), [false, true, true]);
         let old: Vec<_> = repository.state.old.iter().map(|old| old.path.as_str()).collect();
         assert_eq!(old, ["deb/by-hash/seven", "deb/by-hash/six"]);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::{apt, rpm};
+use super::{apt, root, rpm};
 use crate::package::Format;
 use crate::package::spec::Relation;
 use crate::package::version;
@@ -75,6 +75,11 @@ impl Record {
         }
     }
 
+    /// Its file below the repository's directory, with `/`: `deb/pool/main/r/…`.
+    pub fn file(&self) -> String {
+        format!("{}/{}", root(self.format()), self.path)
+    }
+
     /// The relations that decide about upgrades.
     pub fn relations(&self) -> Relations {
         match &self.part {
@@ -91,12 +96,6 @@ impl Record {
             .cmp(&(other.format(), &other.name))
             .then_with(|| version::compare(format, &self.version, &other.version))
             .then_with(|| (&self.arch, &self.version).cmp(&(&other.arch, &other.version)))
-    }
-
-    /// Whether both are called the same: then they have to be the same, byte for byte.
-    pub fn is_called_as(&self, other: &Self) -> bool {
-        self.format() == other.format()
-            && (&self.name, &self.version, &self.arch) == (&other.name, &other.version, &other.arch)
     }
 
     /// `rocblas-generic 7.1.0-1 amd64`.

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::publish;
 use super::record::Record;
 use super::rpm::Compression;
-use super::{publish, root};
 use crate::error::{Error, Result};
 use crate::msgpack;
 
@@ -311,7 +311,7 @@ impl Repository {
 
     /// Where a package's file is.
     pub fn file(&self, record: &Record) -> PathBuf {
-        self.places.dir.join(root(record.format())).join(&record.path)
+        self.places.dir.join(record.file())
     }
 }
 

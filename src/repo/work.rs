@@ -73,7 +73,7 @@ impl From<&Record> for Listed {
             name: record.name.clone(),
             version: record.version.clone(),
             arch: record.arch.clone(),
-            path: format!("{}/{}", super::root(record.format()), record.path),
+            path: record.file(),
         }
     }
 }
@@ -134,8 +134,7 @@ pub fn run(
                 let other = Repository::look(dir)?;
                 known.extend(other.packages.iter().map(|stored| {
                     let record = &stored.record;
-                    let file = dir.join(super::root(record.format())).join(&record.path);
-                    (file, record.sha256)
+                    (dir.join(record.file()), record.sha256)
                 }));
             }
             let files: Vec<PathBuf> = known.keys().cloned().collect();

@@ -242,11 +242,7 @@ impl<'p> Set<'p> {
                     if *other == number || *key == "obsoletes" && !by_name {
                         continue;
                     }
-                    let holds = relation.constraint.as_ref().is_none_or(|(op, wanted)| {
-                        let have = have.as_deref();
-                        have.is_some_and(|have| version::holds(self.format, have, *op, wanted))
-                    });
-                    if holds {
+                    if version::meets(self.format, have.as_deref(), relation.constraint.as_ref()) {
                         excluded.push((text.clone(), *other));
                     }
                 }
@@ -268,14 +264,7 @@ impl<'p> Set<'p> {
                 continue;
             };
             for (number, have) in provided {
-                let holds = match (&relation.constraint, have) {
-                    (None, _) => true,
-                    (Some(_), None) => false,
-                    (Some((op, wanted)), Some(have)) => {
-                        version::holds(self.format, have, *op, wanted)
-                    }
-                };
-                if holds {
+                if version::meets(self.format, have.as_deref(), relation.constraint.as_ref()) {
                     met.insert(*number);
                 } else {
                     let have = have.as_deref().unwrap_or("no version of it");

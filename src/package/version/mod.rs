@@ -171,6 +171,11 @@ pub fn holds(format: Format, have: &str, op: Op, wanted: &str) -> bool {
     }
 }
 
+/// Whether a version is what a relation asks for. Where there is none, only a relation to any version is met.
+pub fn meets(format: Format, have: Option<&str>, wanted: Option<&(Op, String)>) -> bool {
+    wanted.is_none_or(|(op, wanted)| have.is_some_and(|have| holds(format, have, *op, wanted)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,8 +22,8 @@ pub struct Record {
     pub files: Vec<String>,
 }
 
-/// Fields that an index adds.
-pub(super) const OF_INDEX: [&str; 7] =
+/// Fields that an index adds to a control file, or that dpkg does not let packages have in it.
+pub(crate) const OF_INDEX: [&str; 7] =
     ["Filename", "Size", "MD5sum", "SHA1", "SHA256", "SHA512", "Description-md5"];
 
 /// Reads what the index needs of a package file.

@@ -15,7 +15,7 @@ use crate::package::Format;
 use crate::package::grammar::deb::parse;
 use crate::package::read::FileReport;
 use crate::package::spec::{Op, Relation};
-use crate::package::version::{compare, holds};
+use crate::package::version::{compare, meets};
 use crate::read_at::OpenFile;
 use crate::repo::record::{Part, Record};
 use crate::repo::rpm::FileKind;
@@ -56,7 +56,9 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
             }
         }
     }
+    let contested: BTreeSet<String> = pairs.values().flatten().cloned().collect();
     let mut exact: HashMap<usize, Exact> = HashMap::new();
+    let mut read: HashMap<usize, HashMap<String, FileReport>> = HashMap::new();
     for ((one, other), mut paths) in pairs {
         let (a, b) = (&records[one], &records[other]);
         if !share_machine(&a.arch, &b.arch) || excludes(a, b) || excludes(b, a) {
@@ -69,8 +71,10 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
             continue;
         }
         if a.format() == Format::Rpm {
-            let (of_a, of_b) = (files(a, root), files(b, root));
-            paths.retain(|path| match (of_a.get(path), of_b.get(path)) {
+            for i in [one, other] {
+                read.entry(i).or_insert_with(|| files(&records[i], root, &contested));
+            }
+            paths.retain(|path| match (read[&one].get(path), read[&other].get(path)) {
                 (Some(one), Some(other)) => !is_same(one, other),
                 _ => true,
             });
@@ -89,10 +93,7 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
 
 fn matches(relation: &Relation, record: &Record) -> bool {
     relation.name == record.name
-        && relation
-            .constraint
-            .as_ref()
-            .is_none_or(|(op, version)| holds(record.format(), &record.version, *op, version))
+        && meets(record.format(), Some(&record.version), relation.constraint.as_ref())
 }
 
 /// Whether one does not go together with the other, or may take over its files.
@@ -134,14 +135,15 @@ fn contradict(one: &Exact, other: &Exact, format: Format) -> bool {
     })
 }
 
-/// The files of an `.rpm` with their digests, by path.
-fn files(record: &Record, root: &Path) -> HashMap<String, FileReport> {
+/// Those of the files of an `.rpm` that are wanted, with their digests, by path.
+fn files(record: &Record, root: &Path, wanted: &BTreeSet<String>) -> HashMap<String, FileReport> {
     let read = || {
         let file = File::open(root.join(&record.path)).ok()?;
         crate::package::read::rpm::read(&OpenFile::new(file, record.size)).ok()
     };
     let files = read().map(|report| report.files).unwrap_or_default();
-    files.into_iter().map(|file| (file.path.clone(), file)).collect()
+    let files = files.into_iter().filter(|file| wanted.contains(&file.path));
+    files.map(|file| (file.path.clone(), file)).collect()
 }
 
 fn is_same(one: &FileReport, other: &FileReport) -> bool {

@@ -1,6 +1,6 @@
 //! The indices of an apt repository: `InRelease` or `Release`, and the `Packages` that it names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 use std::path::Path;
 
@@ -10,13 +10,10 @@ use super::{Entry, Listing, Log, MAX_INDEX, decompressed, index};
 use crate::date;
 use crate::error::{Error, Result};
 use crate::package::Format;
+use crate::repo::apt::OF_INDEX;
 use crate::repo::hex;
 use crate::sign::{Signature, Verifier, signed_text};
 use crate::verify::finding::Check;
-
-/// Fields that an index adds to a control file, or that dpkg does not let packages have in it.
-const OF_INDEX: [&str; 7] =
-    ["filename", "size", "md5sum", "sha1", "sha256", "sha512", "description-md5"];
 
 /// Reads the indices of all suites.
 pub(super) fn read(
@@ -83,6 +80,7 @@ fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut L
         );
     }
     let mut there: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut read: BTreeSet<&str> = BTreeSet::new();
     for (path, (size, sha256)) in &stated {
         let plain = plain(path);
         let file = format!("{dir}/{path}");
@@ -114,12 +112,12 @@ fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut L
                 continue;
             }
         };
-        if let Some((size, sha256)) = stated.get(plain)
-            && !agrees(&file, &opened, *size, sha256, log)
-        {
-            continue;
+        if let Some((size, sha256)) = stated.get(plain) {
+            // Whatever client reads which, all have these bytes: they are looked into once.
+            if !agrees(&file, &opened, *size, sha256, log) || !read.insert(plain) {
+                continue;
+            }
         }
-        // Whatever client reads which, all say the same.
         if plain.ends_with("/Packages") {
             packages(listing, &file, &opened, log);
         }
@@ -277,8 +275,8 @@ pub(super) fn lines(stanza: &str) -> Vec<String> {
         }
     }
     lines.retain(|line| {
-        let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
-        !OF_INDEX.contains(&name.as_str())
+        let name = line.split(':').next().unwrap_or_default();
+        !OF_INDEX.iter().any(|field| field.eq_ignore_ascii_case(name))
     });
     lines
 }

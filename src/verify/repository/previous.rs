@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Entry, Listing};
 use crate::date;
 use crate::package::Format;
-use crate::package::version::{compare, holds};
+use crate::package::spec::Op;
+use crate::package::version::{compare, meets};
 use crate::repo::record::Record;
 use crate::verify::finding::{Check, Finding};
 
@@ -55,8 +56,16 @@ pub(super) fn check(
             }
         }
         let (was, is) = (newest(old), newest(new));
-        let none = Vec::new();
-        let records = records.get(&old.format).unwrap_or(&none);
+        let mut replaced: HashMap<String, Vec<Option<(Op, String)>>> = HashMap::new();
+        for record in records.get(&old.format).into_iter().flatten() {
+            for one in record.relations().replaces {
+                replaced.entry(one.name).or_default().push(one.constraint);
+            }
+        }
+        let is_replaced = |entry: &Entry| {
+            let mut by = replaced.get(&entry.name).into_iter().flatten();
+            by.any(|wanted| meets(old.format, Some(&entry.version), wanted.as_ref()))
+        };
         for ((name, arch), entry) in was {
             let (what, expected) = match is.get(&(name, arch)) {
                 Some(now) if compare(old.format, &now.version, &entry.version).is_ge() => continue,
@@ -64,7 +73,7 @@ pub(super) fn check(
                     format!("the newest {name} for {arch} is {}", now.version),
                     format!("no earlier than {}, as before", entry.version),
                 ),
-                None if is_replaced(entry, records) => continue,
+                None if is_replaced(entry) => continue,
                 // A package can come to be for all machines, or for each of several.
                 None if is.iter().any(|((other, _), now)| {
                     other == &name && compare(old.format, &now.version, &entry.version).is_gt()
@@ -92,13 +101,4 @@ fn newest(listing: &Listing) -> BTreeMap<(&str, &str), &Entry> {
         }
     }
     newest
-}
-
-fn is_replaced(entry: &Entry, records: &[Record]) -> bool {
-    records.iter().flat_map(|record| record.relations().replaces).any(|old| {
-        old.name == entry.name
-            && old
-                .constraint
-                .is_none_or(|(op, version)| holds(entry.format, &entry.version, op, &version))
-    })
 }

@@ -11,7 +11,7 @@ use globset::{Glob, GlobSetBuilder};
 use super::Log;
 use crate::package::Format;
 use crate::package::spec::Relation;
-use crate::package::version::holds;
+use crate::package::version;
 use crate::repo::record::{Part, Record};
 use crate::verify::finding::Check;
 use crate::verify::packages::is_system;
@@ -42,13 +42,9 @@ impl Provided {
     }
 
     fn meets(&self, wanted: &Relation) -> bool {
-        let Some(versions) = self.names.get(&wanted.name) else { return false };
-        match &wanted.constraint {
-            None => true,
-            Some((op, version)) => {
-                versions.iter().flatten().any(|have| holds(self.format, have, *op, version))
-            }
-        }
+        let mut versions = self.names.get(&wanted.name).into_iter().flatten();
+        versions
+            .any(|have| version::meets(self.format, have.as_deref(), wanted.constraint.as_ref()))
     }
 }
 

@@ -14,7 +14,6 @@ use crate::output::Ui;
 use crate::table::printable;
 
 pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
-    let open = |dir: &Path| Repository::open(dir);
     let Some(action) = &args.action else { return simple(&args.simple, global, ui) };
     match action {
         RepoAction::Create(args) => {
@@ -29,14 +28,14 @@ pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
             let bringing = Some(&args.bringing);
             let signer = signer(&args.publishing, bringing, ui)?;
             let action = Action::Add(&args.packages);
-            let repository = open(&args.dir)?;
+            let repository = Repository::open(&args.dir)?;
             change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
         }
         RepoAction::Merge(args) => {
             let bringing = Some(&args.bringing);
             let signer = signer(&args.publishing, bringing, ui)?;
             let action = Action::Merge(&args.others);
-            let repository = open(&args.dir)?;
+            let repository = Repository::open(&args.dir)?;
             change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
         }
         RepoAction::Remove(args) => {
@@ -44,18 +43,18 @@ pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
             let selectors = selectors.collect::<Result<Vec<_>, Error>>()?;
             let signer = signer(&args.publishing, None, ui)?;
             let action = Action::Remove(&selectors, args.format);
-            let repository = open(&args.dir)?;
+            let repository = Repository::open(&args.dir)?;
             change(repository, action, &args.publishing, None, signer.as_ref(), global, ui)
         }
         RepoAction::Prune(args) => {
             let signer = signer(&args.publishing, None, ui)?;
             let action = Action::Prune(args.keep.try_into().unwrap_or(usize::MAX));
-            let repository = open(&args.dir)?;
+            let repository = Repository::open(&args.dir)?;
             change(repository, action, &args.publishing, None, signer.as_ref(), global, ui)
         }
         RepoAction::Publish(args) => {
             let signer = signer(&args.publishing, None, ui)?;
-            let repository = open(&args.dir)?;
+            let repository = Repository::open(&args.dir)?;
             let action = Action::Refresh;
             change(repository, action, &args.publishing, None, signer.as_ref(), global, ui)
         }
