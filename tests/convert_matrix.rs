@@ -160,6 +160,12 @@ static int one(void) { return text[0] == 'r' && reached[0] == 'r'; }
 static int two(void) { return 2; }
 static int (*volatile table[])(void) = {one, two};
 static volatile int zero[BSS];
+#ifdef SYMBOLS
+#define FOUR(name) __attribute__((visibility("default"))) int name##0, name##1, name##2, name##3;
+#define SIXTEEN(name) FOUR(name##0) FOUR(name##1) FOUR(name##2) FOUR(name##3)
+#define MANY(name) SIXTEEN(name##0) SIXTEEN(name##1) SIXTEEN(name##2) SIXTEEN(name##3)
+MANY(a) MANY(b) MANY(c) MANY(d) MANY(e) MANY(f) MANY(g) MANY(h) MANY(i) MANY(j)
+#endif
 __attribute__((visibility("default"))) int gfxpack_fixture_selftest(void) {
   int sum = 0;
   for (int i = 0; i < BSS; ++i) sum += zero[i];
@@ -169,6 +175,13 @@ __attribute__((visibility("default"))) int gfxpack_fixture_selftest(void) {
 }
 int main(void) { return gfxpack_fixture_selftest(); }
 "#;
+
+/// As older releases of hipcc have GNU ld do it.
+const BEHIND_BSS: &str = r"SECTIONS {
+  .hipFatBinSegment : { *(.hipFatBinSegment) }
+  .hip_fatbin : ALIGN(4096) { *(.hip_fatbin) }
+} INSERT AFTER .bss;
+";
 
 fn synthetic(dir: &Path, linker: &str, shapes: &mut Vec<Shape>) {
     let source = dir.join("synthetic.c");
@@ -197,12 +210,17 @@ fn synthetic(dir: &Path, linker: &str, shapes: &mut Vec<Shape>) {
         ("no-notes", true, "-DSIZE0=9000 -DSIZE1=5000 -Wl,--build-id=none -Wl,--hash-style=both"),
         ("sysv-hash", true, "-DSIZE0=9000 -DSIZE1=5000 -Wl,--hash-style=sysv"),
         ("relro-now", true, "-DSIZE0=9000 -DSIZE1=5000 -Wl,-z,relro,-z,now"),
+        ("many-symbols", true, "-DSIZE0=9000 -DSIZE1=5000 -DSYMBOLS"),
     ];
     if linker != "gold" {
         cases.push(("relr", true, "-DSIZE0=9000 -DSIZE1=5000 -Wl,-z,pack-relative-relocs"));
     }
+    let script = dir.join("behind-bss.ld");
+    fs::write(&script, BEHIND_BSS).unwrap();
+    let behind_bss = format!("-DSIZE0=9000 -DSIZE1=5000 -Wl,-T,{}", script.display());
     if linker == "bfd" {
         cases.push(("no-separate-code", true, "-DSIZE0=9000 -DSIZE1=5000 -Wl,-z,noseparate-code"));
+        cases.push(("behind-bss", true, &behind_bss));
     }
     if linker == "lld" {
         let flags = "-DSIZE0=9000 -DSIZE1=5000 -Wl,-z,separate-loadable-segments";

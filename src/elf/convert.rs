@@ -16,7 +16,7 @@ use super::image::{
     SHN_ABS, SHN_LORESERVE, SHT_DYNSYM, SHT_GROUP, SHT_NOBITS, SHT_REL, SHT_RELA, SHT_SYMTAB,
     SHT_SYMTAB_SHNDX, Section, Segment, State, read_table,
 };
-use super::layout::{self, Layout, Mode};
+use super::layout::{self, Layout, Mode, PF_W};
 use super::pointer::{Fixup, R_X86_64_RELATIVE, RELA_SIZE};
 use super::verify::{self, MAX_MARKER};
 use super::{ElfError, Piece, u16_at, u64_at};
@@ -28,6 +28,7 @@ use std::ops::Range;
 const MAX_SYMBOLS: u64 = 256 << 20;
 const SYM_SIZE: usize = 24;
 const PF_X: u32 = 1;
+const SHF_WRITE: u64 = 1;
 const SHF_EXECINSTR: u64 = 4;
 
 /// A converted file.
@@ -348,18 +349,28 @@ impl Converter<'_> {
                 let before = kept - old.p_vaddr;
                 (first.p_filesz, first.p_memsz) = (hole, layout.hole_end - old.p_vaddr);
                 first.p_offset = old.p_offset;
-                // eu-elflint does not like executable segments without code.
-                let has_code = |from: u64, to: u64| {
-                    let code = |s: &&Section| s.is_alloc() && s.sh_flags & SHF_EXECINSTR != 0;
-                    let mut code = self.image.sections.iter().filter(code);
-                    code.any(|s| (from..to).contains(&s.sh_addr))
+                // eu-elflint does not like executable segments without code, nor writable ones where nothing is written.
+                let has = |flag: u64, from: u64, to: u64| {
+                    let with = self
+                        .image
+                        .sections
+                        .iter()
+                        .filter(|s| s.is_alloc() && s.sh_flags & flag != 0);
+                    with.map(|s| self.moved_addr(s.sh_addr).unwrap_or(s.sh_addr))
+                        .any(|at| (from..to).contains(&at))
                 };
-                if !has_code(old.p_vaddr, kept) {
+                if !has(SHF_EXECINSTR, old.p_vaddr, kept) {
                     first.p_flags &= !PF_X;
                 }
-                let code = has_code(kept, old.memory_range().end);
+                let end = old.memory_range().end;
+                let mut flags = old.p_flags;
+                for (segment, section) in [(PF_X, SHF_EXECINSTR), (PF_W, SHF_WRITE)] {
+                    if !has(section, kept, end) {
+                        flags &= !segment;
+                    }
+                }
                 let rest = Segment {
-                    p_flags: if code { old.p_flags } else { old.p_flags & !PF_X },
+                    p_flags: flags,
                     p_offset: layout.cut.start,
                     p_vaddr: kept,
                     p_paddr: old.p_paddr.wrapping_add(before),
@@ -383,6 +394,9 @@ impl Converter<'_> {
                 };
                 segments.insert(last.map_or(0, |i| i + 1), new);
             }
+        }
+        if let Some(spare) = layout.spare {
+            segments.remove(spare);
         }
         let table = segments.len() as u64 * PHDR_SIZE;
         for s in &mut segments {

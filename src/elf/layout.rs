@@ -12,6 +12,8 @@
 //!   behind it and is reached through a header only (notes, the interpreter's name, hash tables, the
 //!   dynamic symbols and their names) moves away; notes come back behind the longer table where they fit, since
 //!   the kernel writes the first page of a file into core dumps for the sake of the build id.
+//! - Where more than a page would have to move away, a shared library gives up its PT_PHDR instead. Only programs need
+//!   one: the loader finds the table of a library through the ELF header, and GNU ld makes none for libraries.
 //! - Where the device code is the first thing of its segment, the segment simply begins later: GNU strip
 //!   cannot keep the offset of a segment without bytes.
 //! - Device code too small for a hole is overwritten in place; if not even the marker fits, a new
@@ -27,7 +29,7 @@ use super::{ElfError, verify};
 use std::ops::Range;
 
 const MAX_UNITS: usize = 32;
-const PF_W: u32 = 2;
+pub(crate) const PF_W: u32 = 2;
 const PT_NOTE: u32 = 4;
 const SHT_STRTAB: u32 = 3;
 const SHT_DYNAMIC: u32 = 6;
@@ -102,6 +104,8 @@ pub(crate) struct Layout {
     pub(crate) nobits: u64,
     /// What moves.
     pub(crate) units: Vec<Unit>,
+    /// Place of the PT_PHDR that gives its entry to the new segment, where nothing moves for it.
+    pub(crate) spare: Option<usize>,
 }
 
 /// Plans the conversion of a fat binary.
@@ -128,6 +132,7 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
         marker: code.start.next_multiple_of(MARKER_ALIGN),
         nobits: 0,
         units: Vec::new(),
+        spare: None,
     };
 
     // Without anything to make room for, would a page be won?
@@ -145,7 +150,7 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
         return Ok(layout);
     }
     if page_won {
-        let mut units = make_room(image, marker_len)?;
+        let (mut units, spare) = room(image, marker_len)?;
         let need = place(&mut units, 0, marker_len);
         let kept = code.end.saturating_sub(need) / PAGE * PAGE;
         if kept > hole {
@@ -156,7 +161,7 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
             layout.marker = kept;
             layout.hole_end = hole_end(image, segment, &layout.cut, kept);
             layout.nobits = layout.hole_end - code.start;
-            layout.units = units;
+            (layout.units, layout.spare) = (units, spare);
             layout.mode = Mode::Split(kept);
             return Ok(layout);
         }
@@ -164,12 +169,12 @@ pub(crate) fn plan(image: &Image, marker_len: u64) -> Result<Layout, ConvertErro
     if layout.marker + marker_len <= code.end {
         return Ok(layout);
     }
-    let mut units = make_room(image, marker_len)?;
+    let (mut units, spare) = room(image, marker_len)?;
     let end = image.loads().map(|(_, load)| load.memory_range().end).max().unwrap_or(0);
     let base = end.next_multiple_of(PAGE);
     let size = place(&mut units, base, marker_len);
     layout.marker = base;
-    layout.units = units;
+    (layout.units, layout.spare) = (units, spare);
     layout.mode = Mode::Append(size);
     Ok(layout)
 }
@@ -267,6 +272,26 @@ fn check_device_code(image: &Image, fatbin: usize) -> Result<usize, ConvertError
         overlap(format!("segment {i}"), other.file_range(), &file)?;
     }
     Ok(load)
+}
+
+/// Finds an entry for one more segment: what moves for a longer table, or the place of a PT_PHDR that can go. A symbol
+/// table that moves away leaves as many bytes behind as it takes, and can be larger than the device code.
+fn room(image: &Image, marker_len: u64) -> Result<(Vec<Unit>, Option<usize>), ConvertError> {
+    let is = |kind| move |s: &Segment| s.p_type == kind;
+    let spare = match image.e_type {
+        ET_DYN if !image.segments.iter().any(is(PT_INTERP)) => {
+            image.segments.iter().position(is(PT_PHDR))
+        }
+        _ => None,
+    };
+    let mut units = match (make_room(image, marker_len), spare) {
+        (Err(ConvertError::NoRoom { .. }), Some(_)) => return Ok((Vec::new(), spare)),
+        (units, _) => units?,
+    };
+    if spare.is_some() && place(&mut units, 0, marker_len) > marker_len + PAGE {
+        return Ok((Vec::new(), spare));
+    }
+    Ok((units, None))
 }
 
 /// Whether patchelf would be harmed, pages that stay for it, whether notes leave, bytes that leave.
