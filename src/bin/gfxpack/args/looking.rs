@@ -106,7 +106,7 @@ pub struct Verify {
     pub packages_dir: Option<PathBuf>,
     /// A repository instead, as `gfxpack repo` makes it, or one of apt (with dists/) or of rpm (with repodata/)
     /// that another program made: every file that is listed is there and is what is said of it, relations are met, no two
-    /// packages bring one file
+    /// packages bring one file, no index has expired (by SOURCE_DATE_EPOCH, else by the clock)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["artifacts_dir", "packages_dir", "source", "config"])]
     pub repo_dir: Option<PathBuf>,
     /// The repository as clients have it: nothing may have become older, or other bytes under its name
