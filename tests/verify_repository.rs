@@ -72,7 +72,8 @@ fn good() -> &'static Path {
 fn verify_with(dir: &Path, options: &Options) -> Report {
     let keys = Verifier::from_keys(&fs::read(public_key()).unwrap()).unwrap();
     let before = good().join("before");
-    let repository = RepositoryOptions { previous: Some(&before), keys: Some(&keys), now: Some(NOW) };
+    let repository =
+        RepositoryOptions { previous: Some(&before), keys: Some(&keys), now: Some(NOW) };
     verify::repository(dir, repository, options, &Jobs::new(2, 64 << 20), &Silent).unwrap()
 }
 

@@ -134,8 +134,11 @@ pub fn repository(
         previous::check(&before, &listings, &records, &mut findings);
     }
     for one in &elsewhere {
-        let more =
-            if one.packages > 1 { format!(" and {} more", one.packages - 1) } else { String::new() };
+        let more = if one.packages > 1 {
+            format!(" and {} more", one.packages - 1)
+        } else {
+            String::new()
+        };
         monitor.detail(&format!(
             "{} is not in the repository; needed by {}{more}",
             one.name, one.needed_by

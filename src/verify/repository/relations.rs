@@ -125,7 +125,8 @@ pub(super) fn check(
                 log.add(Check::RelationUnmet, &record.path, what, expected);
             }
         }
-    }    let needs = elsewhere.into_iter().map(|(name, by)| ExternalRelation {
+    }
+    let needs = elsewhere.into_iter().map(|(name, by)| ExternalRelation {
         format: format.as_str(),
         name,
         needed_by: by.first().copied().unwrap_or_default().to_owned(),
