@@ -85,15 +85,16 @@ pub struct Extract {
     pub force: bool,
 }
 
-/// Check that split or recombined artifacts hold what users need
+/// Check that artifacts, packages or a repository hold what users need
 ///
 /// Reads every file: manifests, host code, kpack archives, kernel databases, and looks each kernel up
-/// as the runtime would from the installed place. docs/verify.md explains each check. Ends with
-/// status 1 where a check failed.
+/// as the runtime would from the installed place; of a repository what clients read. docs/verify.md
+/// explains each check. Ends with status 1 where a check failed.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
     gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml\n  \
+    gfxpack verify --packages-dir out --config groups.json\n  \
     gfxpack verify --repo-dir /srv/rocm.new --previous /srv/rocm --key release.pub")]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
     .args(["artifacts_dir", "packages_dir", "repo_dir"]))]
