@@ -88,8 +88,8 @@ pub struct Extract {
 /// Check that artifacts, packages or a repository hold what users need
 ///
 /// Reads every file: manifests, host code, kpack archives, kernel databases, and looks each kernel up
-/// as the runtime would from the installed place; of a repository what clients read. docs/verify.md
-/// explains each check. Ends with status 1 where a check failed.
+/// as the runtime would from the installed place. docs/verify.md explains each check. Ends with
+/// status 1 where a check failed. Of a repository it reads what clients read.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
