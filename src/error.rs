@@ -26,6 +26,8 @@ pub enum Kind {
 pub struct Error {
     kind: Kind,
     path: Option<PathBuf>,
+    /// Bytes of the message that say whose fault it is.
+    place: usize,
     message: String,
     hint: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -34,7 +36,14 @@ pub struct Error {
 impl Error {
     /// A fault in the input or the system: lower case, concrete, no final stop.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, path: None, message: message.into(), hint: None, source: None }
+        Self {
+            kind: Kind::Failed,
+            path: None,
+            place: 0,
+            message: message.into(),
+            hint: None,
+            source: None,
+        }
     }
 
     /// A fault in the command line or in a configuration file.
@@ -64,6 +73,16 @@ impl Error {
         self
     }
 
+    /// Says whose fault it is, as ``package `rocblas` ``: the message then begins with that. The same fault at
+    /// several places can be told once.
+    #[must_use]
+    pub fn of(mut self, place: impl Into<String>) -> Self {
+        let place = place.into();
+        self.message = format!("{place}: {}", self.message);
+        self.place = place.len();
+        self
+    }
+
     /// Adds what the user can do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -86,6 +105,17 @@ impl Error {
     /// The file or directory concerned.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Whose fault it is, where [`Self::of`] said so.
+    pub fn place(&self) -> Option<&str> {
+        (self.place > 0).then(|| &self.message[..self.place])
+    }
+
+    /// The message without its place.
+    pub fn fault(&self) -> &str {
+        let rest = &self.message[self.place..];
+        if self.place > 0 { rest.strip_prefix(": ").unwrap_or(rest) } else { rest }
     }
 
     /// The message alone, without path and cause.

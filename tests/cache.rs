@@ -467,7 +467,15 @@ fn a_directory_that_is_no_cache_is_refused() {
     assert!(!bench.cache().exists(), "a dry run makes nothing");
     let mut inside = bench.build("1");
     let stderr = fails(inside.arg("--cache").arg(bench.out().join("cache")), 2);
-    assert!(stderr.contains("lie in one another"), "{stderr}");
+    let cache = bench.out().join("cache");
+    let what = format!("the output and the cache {} lie in one another", cache.display());
+    assert!(stderr.contains(&what), "{stderr}");
+    assert!(!bench.out().exists());
+    let mut split = gfxpack();
+    split.args(["split", "--batch-artifact-parent-dir"]);
+    split.arg(example_shards().join("gfx1151-build")).args(["--force", "--output-dir"]);
+    let stderr = fails(split.arg(bench.out()).arg("--cache").arg(&cache), 2);
+    assert!(stderr.contains(&what), "{stderr}");
     let stderr = fails(bench.build("1").args(["--cache-size", "1GiB"]), 2);
     assert!(stderr.contains("--cache <DIR>"), "{stderr}");
 }

@@ -176,6 +176,64 @@ fn ninja_makes_what_build_makes_and_no_more_than_is_needed() {
     assert_eq!(place.left_over(), [""; 0]);
 }
 
+/// What an older run left in the output goes, as with `build --force`.
+#[test]
+fn packages_of_older_runs_are_not_left_beside_the_new_ones() {
+    let place = Place::new("shards");
+    ok(&mut place.plan(&["--ninja", "build.ninja"]));
+    place.makes();
+    let out = place.path().join("out");
+    let before = place.out();
+    // Another version, fewer packages, one format.
+    let mut plan = gfxpack();
+    plan.current_dir(place.path()).env("SOURCE_DATE_EPOCH", DATE).arg("plan");
+    plan.arg("--config").arg(example_config()).arg("--packages").arg(example_packages());
+    plan.args(["--input-shards-dir", "shards", "--version", "7.2.0", "--release", "1"]);
+    plan.args(["--only", "rocfft", "--format", "deb", "--ninja", "build.ninja"]);
+    plan.args(["--output-dir", "out", "--json"]);
+    fs::write(out.join("notes.txt"), "mine\n").unwrap();
+    let json: serde_json::Value = serde_json::from_str(&ok(&mut plan)).unwrap();
+    assert_eq!(json["removed"].as_array().unwrap().len(), before.len());
+    assert_eq!(place.out().keys().collect::<Vec<_>>(), ["notes.txt"]);
+    place.makes();
+    let files =
+        |place: &Place| place.out().into_keys().filter(|name| name != "notes.txt").collect();
+    let made: BTreeSet<String> = files(&place);
+    assert!(made.len() > 4 && made.iter().all(|name| name.contains("_7.2.0-1_")), "{made:?}");
+
+    // What nobody here has planned is refused, or asked for to be removed.
+    fs::write(out.join("other_1-1_amd64.deb"), "of somebody").unwrap();
+    fs::write(out.join("other_1-1_amd64.deb.asc"), "of somebody").unwrap();
+    let said = fails(&mut plan, 2);
+    let what =
+        "error: out: has 2 packages that this plan does not make, as other_1-1_amd64.deb\n  hint: ";
+    assert!(said.contains(what) && said.contains("--force"), "{said}");
+    assert!(out.join("other_1-1_amd64.deb").exists());
+    ok(plan.arg("--force"));
+    assert_eq!(files(&place), made);
+    assert!(out.join("notes.txt").exists());
+    assert_eq!(place.makes(), names(&[]), "what was there and is wanted stays");
+}
+
+#[test]
+fn graphs_go_to_standard_output() {
+    let place = Place::new("shards");
+    let built = place.built();
+    let text = ok(&mut place.plan(&["--ninja", "-"]));
+    assert!(!text.contains("rule plan") && !place.path().join("-").exists(), "{text}");
+    fs::write(place.path().join("once.ninja"), &text).unwrap();
+    ok(place.ninja().args(["-f", "once.ninja"]));
+    assert_same("once and build", &place.out(), &built);
+
+    ok(&mut place.plan(&["--github-matrix", "matrix.json", "--workers", "4"]));
+    let matrix = ok(&mut place.plan(&["--github-matrix", "-", "--workers", "4"]));
+    assert_eq!(matrix, fs::read_to_string(place.path().join("matrix.json")).unwrap());
+    let said = fails(&mut place.plan(&["--ninja", "-", "--github-matrix", "-"]), 2);
+    assert!(said.contains("is named for --ninja and for --github-matrix"), "{said}");
+    let said = fails(&mut place.plan(&["--ninja", "-", "--json"]), 2);
+    assert!(said.contains("cannot both go to standard output"), "{said}");
+}
+
 #[test]
 fn a_killed_run_is_started_again() {
     let place = Place::new("shards");
@@ -291,6 +349,12 @@ fn plans_can_be_carried_out_together() {
     place.args(build.arg("build"));
     ok(build.args(["--output-dir", "plain", "--format", "deb", "--deb-compression", "xz:1"]));
     assert_same("together", &place.out(), &snapshot(&place.path().join("plain")));
+    let mut make = gfxpack();
+    make.current_dir(place.path()).args(["make", "--output-dir", "out", "--spool", "0"]);
+    ok(make.args(&plans));
+    assert_same("without room", &place.out(), &snapshot(&place.path().join("plain")));
+    let graph = ok(&mut place.plan(&["--ninja", "-", "--spool", "1MiB"]));
+    assert!(graph.contains("make --quiet --jobs 1 --spool 1048576 --output-dir out "), "{graph}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use common::{files, gfxpack, ok, repo};
+use common::{files, gfxpack, ok, repo, run};
 
 fn text(name: &str) -> String {
     fs::read_to_string(repo().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
@@ -72,12 +72,21 @@ fn the_first_block_is_one_command_that_builds_packages() {
     fs::set_permissions(bin.join("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path))).unwrap();
-    ok(Command::new("sh")
-        .args(["-euc", &command])
-        .current_dir(&clone)
-        .env("PATH", path)
-        .env("GFXPACK", gfxpack().get_program())
-        .env_remove("SOURCE_DATE_EPOCH"));
+    let shell = |command: &str| {
+        let mut shell = Command::new("sh");
+        shell.current_dir(&clone).env("PATH", &path).env("GFXPACK", gfxpack().get_program());
+        run(shell.env_remove("SOURCE_DATE_EPOCH").args(["-euc", command]))
+    };
+    let ran = shell(&command);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    // No warnings: one line, which says what there is now.
+    let listed = ran.stdout.lines().count();
+    let (line, rest) = ran.stderr.split_once('\n').unwrap();
+    assert!(line.starts_with(&format!("{listed} packages (4")), "{line}");
+    assert!(line.contains(" KiB) in out, made in ") && line.ends_with(" s"), "{line}");
+    assert_eq!(rest, "");
+    let quiet = shell(&format!("{command} --quiet"));
+    assert_eq!((quiet.status, quiet.stdout, quiet.stderr), (Some(0), "".into(), "".into()));
 
     let words: Vec<_> = command.split_whitespace().collect();
     let option = words.iter().position(|word| *word == "--output-dir").unwrap();
@@ -99,6 +108,23 @@ fn the_second_block_is_one_command_that_runs_the_tests() {
     assert_executable("tests/run");
     assert!(text("tests/run").contains("tests/setup.sh\n"), "it installs what the tests need");
     assert_executable("tests/setup.sh");
+}
+
+/// As it stands, but for cargo: the other commands are for a directory of one's own.
+#[test]
+fn what_is_said_of_installing_is_what_the_program_does() {
+    let home = tempfile::tempdir().unwrap();
+    let block = blocks(&text("README.md")).swap_remove(2);
+    let (cargo, rest) = block.split_once('\n').unwrap();
+    assert!(cargo.starts_with("cargo install --locked --path . "), "{cargo}");
+    let bin = Path::new(gfxpack().get_program()).parent().unwrap().to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path))).unwrap();
+    ok(Command::new("sh").args(["-euc", rest]).env("HOME", home.path()).env("PATH", path));
+    let made = files(home.path());
+    for file in ["man/man1/gfxpack-repo-add.1", "bash-completion/completions/gfxpack"] {
+        assert!(made.contains(&format!(".local/share/{file}")), "{made:?}");
+    }
 }
 
 #[test]

@@ -607,6 +607,30 @@ fn two_directories_are_enough() {
     fails(gfxpack().args(["repo", "--output-dir"]).arg(&dir), 2);
 }
 
+#[test]
+fn a_list_says_what_the_repository_is() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("r");
+    let mut create = signed("create", &dir);
+    create.args(["--suite", "stable", "--codename", "seven", "--component", "gfx110x=*-gfx110x"]);
+    ok(create.args(release(0, "deb", &[])).args(["--date", &DAY_ONE.to_string()]));
+    let ran = run(gfxpack().args(["repo", "list"]).arg(&dir));
+    let gpg = ok(tool("gpg", "gnupg").args(["--with-colons", "--show-keys"]).arg(public_key()));
+    let fingerprint = gpg.lines().find_map(|line| line.strip_prefix("fpr:::::::::")).unwrap();
+    let key = fingerprint.trim_end_matches(':');
+    let about = format!(
+        "suite: stable (codename seven)\ncomponents: main gfx110x\n\
+         published: 2026-01-01T00:00:00Z (publication 1)\nsigned: by {key}\npackages: 4\n"
+    );
+    assert_eq!((ran.status, ran.stderr), (Some(0), about));
+    assert_eq!(ran.stdout.lines().count(), 4, "{}", ran.stdout);
+    let json = ok(gfxpack().args(["repo", "list", "--json"]).arg(&dir));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["components"], serde_json::json!(["main", "gfx110x"]));
+    let said = [&json["suite"], &json["codename"], &json["published"], &json["key"]];
+    assert_eq!(said, ["stable", "seven", "2026-01-01T00:00:00Z", key]);
+}
+
 // ---- beside other tools ----
 
 /// Stanzas by name and version, each field by name.

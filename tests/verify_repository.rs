@@ -72,7 +72,8 @@ fn good() -> &'static Path {
 fn verify_with(dir: &Path, options: &Options) -> Report {
     let keys = Verifier::from_keys(&fs::read(public_key()).unwrap()).unwrap();
     let before = good().join("before");
-    let repository = RepositoryOptions { previous: Some(&before), keys: Some(&keys) };
+    let repository =
+        RepositoryOptions { previous: Some(&before), keys: Some(&keys), now: Some(NOW) };
     verify::repository(dir, repository, options, &Jobs::new(2, 64 << 20), &Silent).unwrap()
 }
 
@@ -353,6 +354,8 @@ fn extra(name: &str, path: &str, content: &str) -> Package {
 
 const LIBRARY: &str = "opt/rocm/lib/librocblas.so.5";
 const LATE: &str = "1767700000";
+/// When the repository is looked at.
+const NOW: i64 = 1_767_800_000;
 
 const BOTH: &[Side] = &[Deb, Rpm];
 const APT: &[Side] = &[Deb];
@@ -400,6 +403,9 @@ const DAMAGES: &[Damage<Side>] = damages! {
         let text = v.text();
         let line = text.lines().find(|line| line.starts_with("Date:")).unwrap().to_owned();
         v.top_text(&text.replace(&format!("{line}\n"), ""))
+    };
+    "Valid-Until that is no date, signed" APT "repo-index" |v| {
+        v.top_text(&v.text().replacen("Date:", "Valid-Until: soon\nDate:", 1))
     };
     "metadata that are no XML, signed" RPM "repo-index" |v| v.edit(|text| text.replace("</package>", ""));
     "metadata that say another number of packages, signed" RPM "repo-index" |v| {
@@ -505,6 +511,11 @@ const DAMAGES: &[Damage<Side>] = damages! {
     "signature of rpm 6 by another key" RPM "repo-signature" |v| {
         let rpm = signed_for_rpm6(v.dir.path(), &other_key());
         ok(signed("add", &v.path()).arg(rpm))
+    };
+
+    "Valid-Until that is over, signed" APT "repo-expired" |v| {
+        let until = "Valid-Until: Wed, 07 Jan 2026 15:33:19 UTC\n";
+        v.top_text(&v.text().replacen("Date:", &format!("{until}Date:"), 1))
     };
 
     "generic package removed" BOTH "relation-unmet" |v| {
@@ -651,6 +662,64 @@ fn what_comes_from_elsewhere_can_be_named() {
     let found = with("none").findings;
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].id.id(), "relation-unmet");
+}
+
+#[test]
+fn what_comes_from_elsewhere_is_listed_by_format_and_name() {
+    let victim = Rpm.victim();
+    for name in ["more", "most"] {
+        let mut package = extra(name, &format!("opt/{name}"), "x");
+        for needs in ["elsewhere", "libc.so.6()(64bit)", "hip-runtime"] {
+            package.relate(RelationKind::Depends, Relation::any(needs));
+        }
+        victim.add(&[package]);
+        fs::remove_dir_all(victim.dir.path().join("new")).unwrap();
+    }
+    let mut verify = gfxpack();
+    verify.args(["verify", "--repo-dir"]).arg(victim.path());
+    let text = ok(&mut verify);
+    let end = "\nneeded from elsewhere (rpm): elsewhere\npassed: 18 packages, ";
+    assert!(text.contains(end), "{text}");
+    // The content of files is not read.
+    assert!(!text.contains("kernel"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&ok(verify.arg("--json"))).unwrap();
+    let report = &json["report"];
+    let needed_by = "Packages/m/more-7.1.0-1.x86_64.rpm";
+    let expected = serde_json::json!([
+        { "format": "rpm", "name": "elsewhere", "needed_by": needed_by, "packages": 2 }
+    ]);
+    assert_eq!(report["relations"], expected);
+    assert_eq!(report.get("kernels"), None);
+
+    // Named, it is no news.
+    let json = ok(verify.args(["--external", "else*"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["report"].get("relations"), None);
+}
+
+#[test]
+fn a_repository_expires_by_source_date_epoch_or_the_clock() {
+    let dir = TempDir::new().unwrap();
+    let at = dir.path().join("r");
+    let mut create = signed("create", &at);
+    ok(create.args(release(0, "deb", &[])).args(["--valid-days", "1", "--date", "1767226600"]));
+    let verify = |time: Option<&str>| {
+        let mut verify = gfxpack();
+        verify.args(["verify", "--repo-dir"]).arg(&at);
+        match time {
+            Some(time) => verify.env("SOURCE_DATE_EPOCH", time),
+            None => verify.env_remove("SOURCE_DATE_EPOCH"),
+        };
+        verify
+    };
+    // To the second: apt refuses what is over, not what ends now.
+    ok(&mut verify(Some("1767313000")));
+    for time in [Some("1767313001"), None] {
+        let ran = common::run(&mut verify(time));
+        assert_eq!(ran.status, Some(1), "{time:?}");
+        let finding = "error [repo-expired] deb/dists/stable/Release\n  found: is valid until Fri, 02 Jan 2026 00:16:40";
+        assert!(ran.stdout.contains(finding), "{}", ran.stdout);
+    }
 }
 
 #[test]

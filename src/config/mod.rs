@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 /// Reads one configuration file as JSON; what it means is checked by the type's own `load`.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let text = std::fs::read_to_string(path)
-        .map_err(|e| Error::usage("cannot read the configuration").at(path).because(e))?;
+        .map_err(|e| Error::io("cannot read the configuration", path, e))?;
     serde_json::from_str(&text).map_err(|e| {
         Error::usage("is not a valid configuration").at(path).because(e).hint(
             "`gfxpack schema` prints the JSON Schema of each configuration file, with every key",

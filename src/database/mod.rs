@@ -201,7 +201,7 @@ impl Databases {
     /// Reads a user's table.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path)
-            .map_err(|e| Error::usage("cannot read the table of databases").at(path).because(e))?;
+            .map_err(|e| Error::io("cannot read the table of databases", path, e))?;
         Self::parse(&text).map_err(|e| {
             let error = Error::usage("is not a valid table of databases").at(path);
             let error = match e {

@@ -35,7 +35,7 @@ const SYSTEMS: [System; 12] = [
 
 /// A system that is not in the table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not known; the systems are {list}", list = System::names())]
+#[error("`{0}` is not known; the systems are {list}", list = System::names().join(", "))]
 pub struct UnknownSystem(String);
 
 impl System {
@@ -43,8 +43,9 @@ impl System {
         Self { name, format, manager, zstd }
     }
 
-    fn names() -> String {
-        SYSTEMS.map(|system| system.name).join(", ")
+    /// The names of all that are known.
+    pub fn names() -> [&'static str; SYSTEMS.len()] {
+        SYSTEMS.map(|system| system.name)
     }
 
     /// Whether it can unpack a package of this format that is compressed so; if not, why. Of a format that is not its own it

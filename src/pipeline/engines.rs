@@ -111,42 +111,42 @@ impl Engine<'_> {
             replan.file.display()
         )
         .into_bytes();
+        let deps = Self::plan_rule(&mut text, replan)?;
+        self.make_rules(&mut text, nodes)?;
+        Ok((text, deps))
+    }
+
+    /// What ninja reads where there is no file that could be made again: the packages alone.
+    pub fn ninja_once(&self, nodes: &[Node]) -> Result<Vec<u8>> {
+        let mut text = format!(
+            "{WRITTEN_BY}, for one run of ninja: it makes the packages, and does not plan again.\n\n\
+             ninja_required_version = 1.5\n\n"
+        )
+        .into_bytes();
+        self.make_rules(&mut text, nodes)?;
+        Ok(text)
+    }
+
+    /// Adds the rule that plans again; returns its depfile.
+    fn plan_rule(text: &mut Vec<u8>, replan: &Replan) -> Result<Vec<u8>> {
         let (said, unsaid): (Vec<_>, Vec<_>) =
             replan.depends.iter().partition(|path| depfile_word(path).is_some());
         text.extend_from_slice(b"rule plan\n  command = ");
-        value(&mut text, replan.command)?;
+        value(text, replan.command)?;
         text.extend_from_slice(b"\n  depfile = ");
-        value(&mut text, depfile(replan.file).as_os_str().as_bytes())?;
-        text.extend_from_slice(b"\n  generator = 1\n  description = plan\n\nrule make\n");
-        text.extend_from_slice(
-            b"  command = $make\n  description = make $package\n  restat = 1\n\nbuild ",
-        );
-        path(&mut text, replan.file)?;
+        value(text, depfile(replan.file).as_os_str().as_bytes())?;
+        text.extend_from_slice(b"\n  generator = 1\n  description = plan\n\nbuild ");
+        path(text, replan.file)?;
         text.extend_from_slice(b": plan");
-        implicit(&mut text, unsaid.iter().map(|path| path.as_path()))?;
+        implicit(text, unsaid.iter().map(|path| path.as_path()))?;
         text.push(b'\n');
         // What a depfile names may be gone, which is a change as any other; so may be these then.
         for gone in &unsaid {
             text.extend_from_slice(b"build ");
-            path(&mut text, gone)?;
+            path(text, gone)?;
             text.extend_from_slice(b": phony\n");
         }
-        for node in nodes {
-            text.extend_from_slice(b"\nbuild");
-            for output in self.outputs(node) {
-                text.push(b' ');
-                path(&mut text, &output)?;
-            }
-            text.extend_from_slice(b": make ");
-            path(&mut text, &self.plan(node))?;
-            let sizes: Vec<PathBuf> = node.needs.iter().map(|need| self.sizes(need)).collect();
-            implicit(&mut text, node.inputs.iter().chain(&sizes).map(PathBuf::as_path))?;
-            text.extend_from_slice(b"\n  make = ");
-            value(&mut text, &self.command(&[node]))?;
-            text.extend_from_slice(b"\n  package = ");
-            value(&mut text, node.name.as_bytes())?;
-            text.push(b'\n');
-        }
+        text.push(b'\n');
         let mut deps = depfile_word(replan.file).ok_or_else(|| {
             Error::usage("cannot be the name of a file for ninja")
                 .at(replan.file)
@@ -158,7 +158,31 @@ impl Engine<'_> {
             deps.extend_from_slice(&word);
         }
         deps.push(b'\n');
-        Ok((text, deps))
+        Ok(deps)
+    }
+
+    /// Adds what makes each node.
+    fn make_rules(&self, text: &mut Vec<u8>, nodes: &[Node]) -> Result<()> {
+        text.extend_from_slice(
+            b"rule make\n  command = $make\n  description = make $package\n  restat = 1\n",
+        );
+        for node in nodes {
+            text.extend_from_slice(b"\nbuild");
+            for output in self.outputs(node) {
+                text.push(b' ');
+                path(text, &output)?;
+            }
+            text.extend_from_slice(b": make ");
+            path(text, &self.plan(node))?;
+            let sizes: Vec<PathBuf> = node.needs.iter().map(|need| self.sizes(need)).collect();
+            implicit(text, node.inputs.iter().chain(&sizes).map(PathBuf::as_path))?;
+            text.extend_from_slice(b"\n  make = ");
+            value(text, &self.command(&[node]))?;
+            text.extend_from_slice(b"\n  package = ");
+            value(text, node.name.as_bytes())?;
+            text.push(b'\n');
+        }
+        Ok(())
     }
 
     /// Matrices of at most `workers` jobs. `artifacts` are the directories and archives of the input,

@@ -3,6 +3,7 @@
 mod batch;
 pub mod engines;
 pub mod graph;
+pub mod stale;
 
 use std::collections::BTreeMap;
 

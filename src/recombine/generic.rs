@@ -9,6 +9,9 @@ use crate::config::PackagingConfig;
 use crate::error::{Error, Errors, Result};
 use crate::tree::TreePath;
 
+/// Sections that a warning names of a file; the report has all.
+const SECTIONS: usize = 3;
+
 /// The generic artifact: the primary shard's, and on request what only other shards have. `parts` are
 /// the shards' generic artifacts, `has_code` says whether a shard has device code of the component,
 /// and the first of the `shards` is the primary one.
@@ -70,7 +73,10 @@ pub(super) fn tree(
         }
         let differing = found.told.missing.iter().map(|path| format!("{path} is missing"));
         let mut differing: Vec<String> = differing.collect();
-        differing.extend(found.told.differing.iter().map(ToString::to_string));
+        // An error ends the run, and has to say all.
+        let strict = config.validation.verify_generic_artifacts_match;
+        let sections = if strict { usize::MAX } else { SECTIONS };
+        differing.extend(found.told.differing.iter().map(|file| file.told(sections)));
         if !differing.is_empty() {
             let finding = format!(
                 "{}: {} from the primary shard's",
@@ -209,15 +215,21 @@ impl GenericDifference {
     }
 }
 
-impl std::fmt::Display for DifferingFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.path)?;
+impl DifferingFile {
+    /// In words, with at most so many sections.
+    fn told(&self, sections: usize) -> String {
+        let mut text = self.path.clone();
         if !self.sections.is_empty() {
-            write!(f, " (in {})", self.sections.join(" "))?;
+            let shown = &self.sections[..sections.min(self.sections.len())];
+            let more = match self.sections.len() - shown.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            text += &format!(" (in {}{more})", shown.join(" "));
         }
         if let Some(mode) = &self.mode {
-            write!(f, " (mode {mode})")?;
+            text += &format!(" (mode {mode})");
         }
-        Ok(())
+        text
     }
 }

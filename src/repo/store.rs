@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::publish;
 use super::record::Record;
 use super::rpm::Compression;
+use crate::date;
 use crate::error::{Error, Result};
 use crate::msgpack;
 
@@ -143,6 +144,11 @@ pub struct State {
 }
 
 impl State {
+    /// The date of the newest publication, as `2026-01-05T12:00:00Z`; nothing before the first.
+    pub fn published(&self) -> Option<String> {
+        (self.publication > 0).then(|| date::iso(self.date))
+    }
+
     /// A repository without packages, never published.
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -166,7 +172,7 @@ impl State {
             )
         };
         let file = File::open(path).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => Error::usage("there is no repository here")
+            io::ErrorKind::NotFound => Error::failed("there is no repository here")
                 .at(path)
                 .hint("make one with gfxpack repo create DIR"),
             _ => Error::io("cannot read", path, e),
@@ -278,7 +284,7 @@ impl Repository {
         let places = Places { dir: dir.to_owned() };
         let own = places.own();
         if !own.is_dir() {
-            return Err(Error::usage("there is no repository here")
+            return Err(Error::failed("there is no repository here")
                 .at(dir)
                 .hint("make one with gfxpack repo create DIR")
                 .into());

@@ -101,7 +101,7 @@ impl OutputDir {
         apart(&output, inputs)?;
         let made = Self::open_part(&output, "", false, force)?;
         // Under the lock: no other run of ours can fill it now.
-        made.check_free()?;
+        unoccupied(&made.output, force)?;
         Ok(made)
     }
 
@@ -172,23 +172,6 @@ impl OutputDir {
         };
         let output = output.to_owned();
         Ok(Self { output, part, _lock: lock, beside, force, finished: false })
-    }
-
-    fn check_free(&self) -> Result<()> {
-        let occupied = match fs::read_dir(&self.output) {
-            Ok(mut listing) => listing.next().is_some(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-            Err(e) => {
-                return Err(Error::io("cannot be the output directory", &self.output, e).into());
-            }
-        };
-        if occupied && !self.force {
-            return Err(Error::usage("the output directory exists and is not empty")
-                .at(&self.output)
-                .hint("name another one, remove it, or pass --force to replace it")
-                .into());
-        }
-        Ok(())
     }
 
     /// Where the files are while they are being made.
@@ -311,12 +294,33 @@ fn not_a_directory(output: &Path) -> Error {
     Error::usage("the output exists and is not a directory").at(output).hint("name another output")
 }
 
+/// Refuses an output that is there already, unless it is empty or `force` replaces it, and one that is not apart from the
+/// `inputs`: what [`OutputDir::create`] refuses, for those who want to know before there is anything to write.
+pub fn check_free(output: &Path, force: bool, inputs: &[&Path]) -> Result<()> {
+    let output = named(output)?;
+    apart(&output, inputs)?;
+    unoccupied(&output, force)
+}
+
+fn unoccupied(output: &Path, force: bool) -> Result<()> {
+    let occupied = match fs::read_dir(output) {
+        Ok(mut listing) => listing.next().is_some(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+        Err(e) => return Err(Error::io("cannot be the output directory", output, e).into()),
+    };
+    if occupied && !force {
+        return Err(Error::usage("the output directory exists and is not empty")
+            .at(output)
+            .hint("name another one, remove it, or pass --force to replace it")
+            .into());
+    }
+    Ok(())
+}
+
 /// Refuses an output that is an input, holds one, or lies in one: writing it would touch the input.
 pub fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
-    let output_real = real(output);
     for input in inputs {
-        let input_real = real(input);
-        if output_real.starts_with(&input_real) || input_real.starts_with(&output_real) {
+        if overlap(output, input) {
             return Err(Error::usage(format!(
                 "the output and {} lie in one another",
                 input.display()
@@ -327,6 +331,12 @@ pub fn apart(output: &Path, inputs: &[&Path]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether two directories are one, or one lies in the other. They need not exist.
+pub fn overlap(one: &Path, other: &Path) -> bool {
+    let (one, other) = (real(one), real(other));
+    one.starts_with(&other) || other.starts_with(&one)
 }
 
 /// The path without links, as far as it exists.

@@ -330,6 +330,11 @@ checks! {
         "clients that refuse the repository, or that take packages which somebody else put there",
         "an index was changed without being signed again, or signed with another key",
         "publish the repository again with the key that clients have";
+    /// A time until which an index is valid that is over.
+    RepoExpired = "repo-expired" 8 Error
+        "clients that refuse the repository: apt says that its Release file is not valid any more",
+        "no publication was made for longer than its --valid-days, or an old copy is served",
+        "publish again (`gfxpack repo publish`), and bring the copy up to date";
     /// A file in two packages that can be installed together.
     FileConflict = "file-conflict" 8 Error
         "an installation that ends in the middle, where the second package would overwrite a file of the first",

@@ -53,7 +53,7 @@ pub use finding::{About, Check, Finding, Severity};
 pub use junit::junit;
 pub use needed::ExternalNeed;
 pub use packages::{PackageOptions, packages};
-pub use repository::{RepositoryOptions, repository};
+pub use repository::{ExternalRelation, RepositoryOptions, repository};
 
 use file::{Facts, Task};
 use finding::Findings;
@@ -116,8 +116,9 @@ pub struct Report {
     pub artifacts: Vec<String>,
     /// Files and links in them.
     pub files: u64,
-    /// Kernels in their archives.
-    pub kernels: u64,
+    /// Kernels in their archives; nothing where the content of files is not read, as of repositories.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<u64>,
     /// Bytes of their files.
     pub bytes: u64,
     /// Sorted by artifact, file and check.
@@ -126,6 +127,9 @@ pub struct Report {
     pub allowed: Vec<Allowed>,
     /// Libraries that are needed, that no artifact brings, and that nobody has named as external.
     pub needs: Vec<ExternalNeed>,
+    /// Of a repository: what packages need that none of it has or provides, and that nobody has named as external.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<ExternalRelation>,
     /// One line for each invariant that was checked.
     pub summary: Vec<InvariantSummary>,
 }
@@ -333,7 +337,7 @@ fn report(
     Report {
         artifacts: checked.iter().map(|artifact| artifact.label.clone()).collect(),
         files: files.filter(|(_, entry)| !entry.is_dir()).count() as u64,
-        kernels: kernels.sum(),
+        kernels: Some(kernels.sum()),
         bytes,
         needs,
         ..judged(findings, options, invariants)
@@ -371,9 +375,10 @@ fn judged(mut findings: Vec<Finding>, options: &Options, invariants: &[u8]) -> R
     Report {
         artifacts: Vec::new(),
         files: 0,
-        kernels: 0,
+        kernels: None,
         bytes: 0,
         needs: Vec::new(),
+        relations: Vec::new(),
         summary: summary.collect(),
         findings,
         allowed,

@@ -1,8 +1,11 @@
 //! What the user sees: progress and messages on standard error, results on standard output.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::error::Error as StdError;
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +31,7 @@ pub struct Ui {
     done: AtomicU64,
     /// Bytes of the phase.
     all: AtomicU64,
+    begun: Instant,
 }
 
 struct Phase {
@@ -70,18 +74,34 @@ impl Ui {
             phase: Mutex::new(None),
             done: AtomicU64::new(0),
             all: AtomicU64::new(0),
+            begun: Instant::now(),
         }
+    }
+
+    /// Says at the end of a run what was made: how many files of which sizes, and where.
+    pub fn made(&self, sizes: impl Iterator<Item = u64>, output: &Path) {
+        let sizes: Vec<u64> = sizes.collect();
+        let packages = match sizes.len() {
+            1 => "1 package".to_owned(),
+            n => format!("{n} packages"),
+        };
+        let bytes = HumanBytes(sizes.iter().sum());
+        let took = took(self.begun.elapsed());
+        self.remark(&format!("{packages} ({bytes}) in {}, made in {took}", output.display()));
     }
 
     /// Prints errors with their causes and hints; returns the exit status.
     pub fn fail(&self, errors: &Errors) -> ExitCode {
         crate::signals::wait_if_ending();
         self.clear();
-        for error in errors.iter() {
+        let told = told_once(errors);
+        for (error, places) in &told {
             self.error(error);
+            self.also(places);
         }
         if self.json {
-            let errors: Vec<_> = errors.iter().map(error_json).collect();
+            let errors: Vec<_> =
+                told.iter().map(|(error, places)| fault_json(error, places)).collect();
             self.print_json(&serde_json::json!({ "status": "failed", "errors": errors }));
         }
         match errors.kind() {
@@ -101,6 +121,21 @@ impl Ui {
         }
         if let Some(hint) = error.hint_text() {
             tell(format_args!("  {} {hint}", self.paint("36;1", "hint:")));
+        }
+    }
+
+    /// Says where else an error is.
+    fn also(&self, places: &[&str]) {
+        const SHOWN: usize = 3;
+        let shown = if self.verbose { places.len() } else { SHOWN.min(places.len()) };
+        if shown > 0 {
+            let more = match places.len() - shown {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let all = places.len() + 1;
+            let names = places[..shown].join(", ");
+            tell(format_args!("  {} {names}{more}; {all} places in all", self.paint("1", "also:")));
         }
     }
 
@@ -147,8 +182,13 @@ impl Ui {
 
     /// What the user asked to be printed.
     pub fn print(text: &str) {
+        Self::print_bytes(text.as_bytes());
+    }
+
+    /// The same of what need not be text.
+    pub fn print_bytes(bytes: &[u8]) {
         let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        match out.write_all(bytes).and_then(|()| out.flush()) {
             // A reader that went away needs no message.
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                 tell(format_args!("error: cannot write to standard output\n  caused by: {e}"));
@@ -175,25 +215,68 @@ impl Ui {
     }
 }
 
+/// `2.5 s`, `3 min 20 s`.
+fn took(time: Duration) -> String {
+    match time.as_secs() {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
 /// Prints a line on standard error. Where nobody reads that any more, the work goes on all the same; `eprintln!` panics.
 pub fn tell(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// An error with its causes and hint, as JSON.
-pub fn error_json(error: &Error) -> serde_json::Value {
+/// Errors in their order, each once, with the other places that have the same fault.
+fn told_once(errors: &Errors) -> Vec<(&Error, Vec<&str>)> {
+    let mut told: Vec<(&Error, Vec<&str>)> = Vec::new();
+    let mut known = HashMap::new();
+    for error in errors.iter() {
+        let key = (error.path(), error.fault(), causes(error), error.hint_text());
+        // Without a place it is another only where it says something else.
+        match known.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(told.len());
+                told.push((error, Vec::new()));
+            }
+            Entry::Occupied(entry) => {
+                let (first, places) = &mut told[*entry.get()];
+                let place = error.place().filter(|place| first.place() != Some(place));
+                places.extend(place.filter(|place| places.last() != Some(place)));
+            }
+        }
+    }
+    told
+}
+
+fn causes(error: &Error) -> Vec<String> {
     let mut causes = Vec::new();
     let mut cause = StdError::source(error);
     while let Some(source) = cause {
         causes.push(source.to_string());
         cause = source.source();
     }
-    serde_json::json!({
+    causes
+}
+
+/// An error with its causes and hint, as JSON.
+pub fn error_json(error: &Error) -> serde_json::Value {
+    fault_json(error, &[])
+}
+
+/// The same, with the other places that have it.
+fn fault_json(error: &Error, places: &[&str]) -> serde_json::Value {
+    let mut json = serde_json::json!({
         "message": error.message(),
         "path": error.path().map(|path| path.to_string_lossy()),
-        "causes": causes,
+        "causes": causes(error),
         "hint": error.hint_text(),
-    })
+    });
+    if !places.is_empty() {
+        json["also"] = serde_json::json!(places);
+    }
+    json
 }
 
 impl Monitor for Ui {
@@ -264,6 +347,12 @@ impl Monitor for Ui {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_in_seconds_or_in_minutes() {
+        assert_eq!(took(Duration::from_millis(2460)), "2.5 s");
+        assert_eq!(took(Duration::from_secs(200)), "3 min 20 s");
+    }
 
     #[test]
     fn a_line_of_progress_has_bytes_rate_time_left_and_the_package() {

@@ -15,7 +15,7 @@ impl Package {
         let mut faults = Vec::new();
         let mut fault = |what: Result<(), SpecError>, hint: &str| {
             if let Err(error) = what {
-                let error = Error::usage(format!("package `{}`: {error}", self.name));
+                let error = Error::usage(error.to_string()).of(format!("package `{}`", self.name));
                 faults.push(if hint.is_empty() { error } else { error.hint(hint) });
             }
         };

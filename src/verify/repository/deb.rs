@@ -19,6 +19,7 @@ use crate::verify::finding::Check;
 pub(super) fn read(
     listing: &mut Listing,
     keys: Option<&Verifier>,
+    now: Option<i64>,
     log: &mut Log<'_>,
 ) -> Result<()> {
     let dists = listing.root.join("dists");
@@ -32,7 +33,7 @@ pub(super) fn read(
     }
     suites.sort();
     for name in suites {
-        suite(listing, &name, keys, log);
+        suite(listing, &name, keys, now, log);
     }
     Ok(())
 }
@@ -40,7 +41,32 @@ pub(super) fn read(
 /// Size and SHA-256 of an index, as the Release has them.
 type Stated<'a> = (u64, &'a str);
 
-fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut Log<'_>) {
+/// A time until which clients trust a Release is one that can be read, and not over.
+///
+/// Source: apt-pkg/deb/debmetaindex.cc and apt-pkg/acquire-item.cc of apt: one that cannot be parsed is an error, and so is a
+/// clock that is past it.
+fn valid(until: &str, now: i64, place: &str, log: &mut Log<'_>) {
+    match date::parse_rfc2822(until) {
+        None => {
+            let what = format!("has the Valid-Until `{until}`");
+            log.add(Check::RepoIndex, place, what, "a date, as Date has it");
+        }
+        Some(end) if end < now => {
+            let what = format!("is valid until {until}");
+            let expected = format!("a time after {}, which it is now", date::rfc2822(now));
+            log.add(Check::RepoExpired, place, what, expected);
+        }
+        Some(_) => {}
+    }
+}
+
+fn suite(
+    listing: &mut Listing,
+    name: &str,
+    keys: Option<&Verifier>,
+    now: Option<i64>,
+    log: &mut Log<'_>,
+) {
     let dir = format!("dists/{name}");
     let root = listing.root.clone();
     let Some(text) = release(&root, &dir, keys, log) else { return };
@@ -53,6 +79,9 @@ fn suite(listing: &mut Listing, name: &str, keys: Option<&Verifier>, log: &mut L
     match field("Date").and_then(date::parse_rfc2822) {
         Some(date) => drop(listing.dates.insert(place.clone(), date)),
         None => log.add(Check::RepoIndex, &place, "has no Date that can be read", "a date"),
+    }
+    if let (Some(until), Some(now)) = (field("Valid-Until"), now) {
+        valid(until, now, &place, log);
     }
     let by_hash = field("Acquire-By-Hash").is_some_and(|value| value == "yes");
     let mut stated: BTreeMap<&str, Stated<'_>> = BTreeMap::new();

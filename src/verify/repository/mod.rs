@@ -3,7 +3,7 @@
 //! Only what is published counts, not what `gfxpack repo` keeps for itself, so repositories of other
 //! programs can be verified too. Each package is read once: its digest, its headers or its control file, and the
 //! names of its files. What packages have to do with each other is checked on the records that remain, which are those
-//! that `gfxpack repo` keeps. Nothing looks at the clock.
+//! that `gfxpack repo` keeps. Nothing looks at the clock: the caller says what time it is.
 
 mod conflicts;
 mod deb;
@@ -30,6 +30,8 @@ use crate::repo::hex;
 use crate::repo::record::{Facts, Part, Record};
 use crate::sign::Verifier;
 
+pub use relations::ExternalRelation;
+
 /// How to verify a repository, beside [`Options`]; of those, what artifacts are made of does not count here.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RepositoryOptions<'a> {
@@ -37,6 +39,8 @@ pub struct RepositoryOptions<'a> {
     pub previous: Option<&'a Path>,
     /// The keys that clients have. Without them signatures are not looked at.
     pub keys: Option<&'a Verifier>,
+    /// The time, in seconds since 1970, at which indices have to be valid still. Without it that is not asked.
+    pub now: Option<i64>,
 }
 
 /// No index of a repository has more bytes, decompressed.
@@ -93,7 +97,7 @@ pub fn repository(
     monitor: &dyn Monitor,
 ) -> Result<Report> {
     let mut findings = Vec::new();
-    let listings = listings(dir, repository.keys, &mut findings)?;
+    let listings = listings(dir, repository.keys, repository.now, &mut findings)?;
     let entries: Vec<(&Listing, &Entry)> = listings
         .iter()
         .flat_map(|one| one.entries.values().map(move |entry| (one, entry)))
@@ -116,27 +120,46 @@ pub fn repository(
         }
     }
     let mut files = 0;
+    let mut elsewhere = Vec::new();
     for listing in &listings {
         let records = records.entry(listing.format).or_default();
         records.sort_by(Record::order);
         let log = &mut Log { label: &listing.label, findings: &mut findings };
         signed_alike(records, repository.keys, log);
-        relations::check(records, &options.external, log);
+        elsewhere.extend(relations::check(records, &options.external, log));
         files += conflicts::check(records, &listing.root, log);
     }
     if let Some(previous) = repository.previous {
-        let before = self::listings(previous, None, &mut Vec::new())?;
+        let before = self::listings(previous, None, None, &mut Vec::new())?;
         previous::check(&before, &listings, &records, &mut findings);
+    }
+    for one in &elsewhere {
+        let more = if one.packages > 1 {
+            format!(" and {} more", one.packages - 1)
+        } else {
+            String::new()
+        };
+        monitor.detail(&format!(
+            "{} is not in the repository; needed by {}{more}",
+            one.name, one.needed_by
+        ));
     }
     let artifacts =
         entries.iter().map(|(listing, entry)| format!("{}{}", listing.label, entry.path));
-    Ok(Report { artifacts: artifacts.collect(), files, bytes, ..judged(findings, options, &[8]) })
+    Ok(Report {
+        artifacts: artifacts.collect(),
+        files,
+        bytes,
+        relations: elsewhere,
+        ..judged(findings, options, &[8])
+    })
 }
 
 /// Reads the indices of both formats.
 fn listings(
     dir: &Path,
     keys: Option<&Verifier>,
+    now: Option<i64>,
     findings: &mut Vec<Finding>,
 ) -> Result<Vec<Listing>> {
     let mut all = Vec::new();
@@ -150,7 +173,7 @@ fn listings(
         let mut listing = Listing { format, root, label: label.clone(), entries, dates };
         let mut log = Log { label: &label, findings };
         match format {
-            Format::Deb => deb::read(&mut listing, keys, &mut log)?,
+            Format::Deb => deb::read(&mut listing, keys, now, &mut log)?,
             Format::Rpm => rpm::read(&mut listing, keys, &mut log),
         }
         all.push(listing);

@@ -4,9 +4,10 @@
 //! provides, must be met by one of them; any other may be met by the system, unless the caller has named
 //! all that comes from elsewhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use globset::{Glob, GlobSetBuilder};
+use serde::Serialize;
 
 use super::Log;
 use crate::package::Format;
@@ -15,6 +16,19 @@ use crate::package::version;
 use crate::repo::record::{Part, Record};
 use crate::verify::finding::Check;
 use crate::verify::packages::is_system;
+
+/// What packages of a repository need from elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExternalRelation {
+    /// The format of the packages: `deb` or `rpm`.
+    pub format: &'static str,
+    /// The name, without a version; where any of several does, all of them, with ` | ` between.
+    pub name: String,
+    /// The first package that needs it: its path below the root of the format.
+    pub needed_by: String,
+    /// How many packages need it.
+    pub packages: usize,
+}
 
 /// What packages of one architecture, and those for all, have by name: versions, where they say one.
 pub(super) struct Provided {
@@ -54,9 +68,14 @@ pub(super) fn share_machine(one: &str, other: &str) -> bool {
     one == other || for_all(one) || for_all(other)
 }
 
-/// Checks the relations of one format's packages.
-pub(super) fn check(records: &[Record], external: &[Glob], log: &mut Log<'_>) {
-    let Some(format) = records.first().map(Record::format) else { return };
+/// Checks the relations of one format's packages; returns what none of them meets and no list names, by name.
+pub(super) fn check(
+    records: &[Record],
+    external: &[Glob],
+    log: &mut Log<'_>,
+) -> Vec<ExternalRelation> {
+    let Some(format) = records.first().map(Record::format) else { return Vec::new() };
+    let mut elsewhere: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     let mut set = GlobSetBuilder::new();
     external.iter().for_each(|glob| {
         set.add(glob.clone());
@@ -74,9 +93,14 @@ pub(super) fn check(records: &[Record], external: &[Glob], log: &mut Log<'_>) {
                     continue;
                 }
                 let known = |one: &Relation| provided.names.contains_key(&one.name);
-                let elsewhere =
+                let named =
                     |one: &Relation| externals.is_match(&one.name) || is_system(&one.name, format);
-                if any.iter().any(elsewhere) || external.is_empty() && !any.iter().all(known) {
+                if any.iter().any(named) {
+                    continue;
+                }
+                if external.is_empty() && !any.iter().all(known) {
+                    let names: Vec<&str> = any.iter().map(|one| one.name.as_str()).collect();
+                    elsewhere.entry(names.join(" | ")).or_default().insert(&record.path);
                     continue;
                 }
                 let texts = any.iter().map(|one| match format {
@@ -102,4 +126,11 @@ pub(super) fn check(records: &[Record], external: &[Glob], log: &mut Log<'_>) {
             }
         }
     }
+    let needs = elsewhere.into_iter().map(|(name, by)| ExternalRelation {
+        format: format.as_str(),
+        name,
+        needed_by: by.first().copied().unwrap_or_default().to_owned(),
+        packages: by.len(),
+    });
+    needs.collect()
 }

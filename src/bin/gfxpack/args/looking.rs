@@ -85,15 +85,16 @@ pub struct Extract {
     pub force: bool,
 }
 
-/// Check that split or recombined artifacts hold what users need
+/// Check that artifacts, packages or a repository hold what users need
 ///
 /// Reads every file: manifests, host code, kpack archives, kernel databases, and looks each kernel up
 /// as the runtime would from the installed place. docs/verify.md explains each check. Ends with
-/// status 1 where a check failed.
+/// status 1 where a check failed. Of a repository it reads what clients read.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
     gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml\n  \
+    gfxpack verify --packages-dir out --config groups.json\n  \
     gfxpack verify --repo-dir /srv/rocm.new --previous /srv/rocm --key release.pub")]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
     .args(["artifacts_dir", "packages_dir", "repo_dir"]))]
@@ -106,7 +107,7 @@ pub struct Verify {
     pub packages_dir: Option<PathBuf>,
     /// A repository instead, as `gfxpack repo` makes it, or one of apt (with dists/) or of rpm (with repodata/)
     /// that another program made: every file that is listed is there and is what is said of it, relations are met, no two
-    /// packages bring one file
+    /// packages bring one file, no index has expired (by SOURCE_DATE_EPOCH, else by the clock)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["artifacts_dir", "packages_dir", "source", "config"])]
     pub repo_dir: Option<PathBuf>,
     /// The repository as clients have it: nothing may have become older, or other bytes under its name

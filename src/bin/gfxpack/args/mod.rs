@@ -9,6 +9,7 @@ mod repo;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use gfxpack::target::TargetId;
 use gfxpack::tree::TreePath;
@@ -24,11 +25,21 @@ pub use repo::{Bringing, Publishing, Repo, RepoAction, RepoCreate, RepoSimple};
     name = "gfxpack",
     version,
     max_term_width = 100,
-    after_help = "One step from the shards of a build to packages:\n  \
+    after_help = "From the shards of a build to a repository:\n  \
+        gfxpack discover shards --write-config groups.json    # which GPUs there is code for\n  \
         gfxpack build --input-shards-dir shards --config groups.json --packages packages.json \\\n    \
-        --output-dir out --version 7.1.0 --release 1\n\n\
-        Exit status: 0 done, 1 failed, 2 wrong usage or configuration. Ctrl-C, SIGTERM and SIGHUP end\n\
-        a run within a second; unfinished output is removed."
+        --output-dir out --version 7.1.0 --release 1        # --dry-run prints the plan alone\n  \
+        gfxpack verify --packages-dir out --config groups.json\n  \
+        gfxpack repo create /srv/rocm out\n\n\
+        `build` does in one pass what `split`, `recombine` and `package` do one after the other.\n\
+        `gfxpack COMMAND --help` has more on each, with examples; `-h` is short.\n\n\
+        Exit status:\n  \
+        0  done; with `verify`, nothing is wrong\n  \
+        1  failed: a file or directory that cannot be read or written, damaged input, a finding of\n     \
+        `verify`, or a part of the work that could not be done\n  \
+        2  wrong usage: the command line, what a configuration file says, or an output that is there\n     \
+        already; nothing was made\n\
+        Ctrl-C, SIGTERM and SIGHUP end a run within a second by that signal; what is unfinished is removed."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -116,10 +127,10 @@ pub struct Man {
 pub struct Databases {
     /// Table of further kernel databases, as docs/databases.md describes; one of a known name
     /// replaces it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Kernel databases", value_name = "FILE")]
     pub databases: Option<PathBuf>,
     /// Kernel databases whose files go with their architecture [default: all known; `none` for none]
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, help_heading = "Kernel databases", value_name = "NAME", num_args = 1..)]
     pub split_databases: Option<Vec<String>>,
 }
 
@@ -128,23 +139,23 @@ pub struct Splitting {
     #[command(flatten)]
     pub databases: Databases,
     /// Which kernels share an archive [default: component for split, prefix for build]
-    #[arg(long, value_name = "SCOPE")]
+    #[arg(long, help_heading = "Kernel archives", value_name = "SCOPE")]
     pub kpack_scope: Option<Scope>,
     /// Where archives stand in an artifact
-    #[arg(long, value_name = "WHERE", default_value = "stage")]
+    #[arg(long, help_heading = "Kernel archives", value_name = "WHERE", default_value = "stage")]
     pub kpack_layout: Layout,
     /// Folder of archives below the install prefix; its last part has to be `.kpack` [default: .kpack;
     /// for build with --install-prefix /usr lib/.kpack, since distributions keep /usr itself tidy]
-    #[arg(long, value_name = "DIR", value_parser = kpack_dir)]
+    #[arg(long, help_heading = "Kernel archives", value_name = "DIR", value_parser = kpack_dir)]
     pub kpack_dir: Option<TreePath>,
     /// What a binary's marker is written as: what the runtime reads, or plain text
-    #[arg(long, value_name = "FORM", default_value = "msgpack")]
+    #[arg(long, help_heading = "Kernel archives", value_name = "FORM", default_value = "msgpack")]
     pub kpack_ref: KpackRef,
     /// How archives hold their kernels
-    #[arg(long, value_name = "HOW", default_value = "zstd")]
+    #[arg(long, help_heading = "Kernel archives", value_name = "HOW", default_value = "zstd")]
     pub compression: KpackCompression,
     /// Level of zstd in archives
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(1..=19))]
+    #[arg(long, help_heading = "Kernel archives", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(1..=19))]
     pub compression_level: i32,
     /// Keep the code of these architectures only
     #[arg(long, value_name = "ISA", num_args = 1.., value_delimiter = ',')]
@@ -160,7 +171,8 @@ pub struct Caching {
     /// to it can change what is made: keep it to those who build. docs/cache.md has more
     #[arg(long, value_name = "DIR", help_heading = "Cache")]
     pub cache: Option<PathBuf>,
-    /// What it may take on disk, as 500MiB or 20GiB: what was not used for longest is removed
+    /// What the cache may take on disk, as 500MiB or 20GiB. Where it takes more, entries are removed until it fits:
+    /// first those whose last use, by any run, is longest ago
     #[arg(long, value_name = "SIZE", default_value = "20GiB", help_heading = "Cache", value_parser = size, requires = "cache")]
     pub cache_size: u64,
 }
@@ -243,6 +255,8 @@ pub struct Split {
 ///
 /// All or nothing: where one artifact is bad, all faults are told and nothing is written.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  \
+    gfxpack recombine --input-shards-dir split --config groups.json --output-dir recombined")]
 pub struct Recombine {
     /// Directory with a directory of split artifacts for each shard
     #[arg(long, value_name = "DIR")]
@@ -262,6 +276,7 @@ pub struct Recombine {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  gfxpack schema packages > packages.schema.json")]
 pub struct Schema {
     /// Which file's; all of them as one document where it is left out
     pub file: Option<SchemaOf>,
@@ -278,9 +293,21 @@ pub enum SchemaOf {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples, for one user:\n  \
+    gfxpack completions bash > ~/.local/share/bash-completion/completions/gfxpack\n  \
+    gfxpack completions zsh > ~/.zfunc/_gfxpack        # a directory in $fpath\n  \
+    gfxpack completions fish > ~/.config/fish/completions/gfxpack.fish")]
 pub struct Completions {
     /// The shell
     pub shell: clap_complete::Shell,
+}
+
+/// One of a fixed set of names, which help and completion know. `called` gives what a name of them is of.
+fn one_of<T: Clone + Send + Sync + 'static>(
+    names: impl IntoIterator<Item = &'static str>,
+    called: fn(&str) -> Option<T>,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(names).try_map(move |name| called(&name).ok_or("is not known"))
 }
 
 /// `64MiB`, `1GiB`, `1000000`.

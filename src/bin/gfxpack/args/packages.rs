@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use clap::builder::TypedValueParser;
 use gfxpack::package::Format;
 use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
 use gfxpack::package::elfdeps::Distro;
 
-use super::{Caching, Splitting, size};
+use super::{Caching, Splitting, one_of, size};
 
 #[derive(Debug, ClapArgs)]
 pub struct Packaging {
@@ -35,38 +36,43 @@ pub struct Packaging {
     #[arg(long, value_name = "R")]
     pub release: String,
     /// Formats to write
-    #[arg(long, value_name = "FORMAT", value_delimiter = ',', default_value = "deb,rpm", value_parser = format)]
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',', default_value = "deb,rpm", value_parser = format())]
     pub format: Vec<Format>,
     /// Where everything is installed
-    #[arg(long, value_name = "DIR", default_value = "/opt/rocm")]
+    #[arg(
+        long,
+        help_heading = "What packages are like",
+        value_name = "DIR",
+        default_value = "/opt/rocm"
+    )]
     pub install_prefix: String,
-    /// The release whose packages a .deb depends on: debian12 or debian13
+    /// The release whose packages a .deb depends on; for one that is not listed, --no-auto-deps and relations of
+    /// your own
     ///
     /// What programs and libraries need of the C library and others becomes relations by the table of
     /// this release; a package for it installs on later ones too, as long as they have the same
     /// libraries. docs/relations.md says how relations are found.
-    #[arg(long, value_name = "RELEASE", default_value = "debian12", value_parser = distro)]
+    #[arg(long, help_heading = "What packages are like", value_name = "RELEASE", default_value = "debian12", value_parser = distro())]
     pub target_distro: Distro,
     /// Do not look at what programs and libraries need: relations are those of the packages file
-    #[arg(long)]
+    #[arg(long, help_heading = "What packages are like")]
     pub no_auto_deps: bool,
     /// Only the packages of these definitions, or these packages
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub only: Vec<String>,
     /// Directory with templates instead of the built-in ones, as deb/control.hbs
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = "What packages are like", value_name = "DIR")]
     pub templates: Option<PathBuf>,
     /// Compression of .deb content: zstd:LEVEL (1 to 19), zstd:LEVEL,long=LOG (a window of 2^LOG bytes, up
     /// to 27), xz:LEVEL (0 to 9) or none. docs/compression.md has sizes and times
     /// [default: zstd:3, or what --compat asks for]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, help_heading = "Compression", value_name = "HOW")]
     pub deb_compression: Option<Compression>,
     /// Compression of .rpm content, said in the same way
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, help_heading = "Compression", value_name = "HOW")]
     pub rpm_compression: Option<Compression>,
-    /// Systems that have to be able to install the packages: xz where zstd is too new for one of them.
-    /// debian11, debian12, debian13, ubuntu20.04, ubuntu22.04, ubuntu24.04, el7, el8, el9, el10, sle15, sle16
-    #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
+    /// Systems that have to be able to install the packages: xz where zstd is too new for one of them
+    #[arg(long, help_heading = "Compression", value_name = "SYSTEM", value_delimiter = ',', value_parser = system())]
     pub compat: Vec<System>,
     /// What may wait on disk for packages, as 20GiB, where the input is archives
     ///
@@ -141,6 +147,9 @@ pub struct Sign {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  \
+    gfxpack package --artifacts-dir recombined --config groups.json --packages packages.json \\\n    \
+        --output-dir out --version 7.1.0 --release 1")]
 pub struct Package {
     /// The recombined artifacts
     #[arg(long, value_name = "DIR")]
@@ -154,6 +163,12 @@ pub struct Package {
 /// All or nothing: where one artifact is bad, all faults are told and no package is written. Packages
 /// of half a build are of no use.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack build --input-shards-dir shards --config groups.json --packages packages.json \\\n    \
+        --output-dir out --version 7.1.0 --release 1\n  \
+    gfxpack build … --dry-run                    # what packages would hold and need\n  \
+    gfxpack build … --format deb --only rocblas  # some of them\n\n\
+    `gfxpack discover --write-config` drafts groups.json; `gfxpack schema` describes both files.")]
 pub struct Build {
     /// Directory with a directory of artifacts, or archives of them, for each shard
     #[arg(long, value_name = "DIR")]
@@ -173,7 +188,9 @@ pub struct Build {
 /// archives come after those with the archives, of which they need the sizes alone (in --sizes-dir).
 ///
 /// Paths stand in plans and graphs as they are given here: relative ones start where the engine runs.
-/// The same input and arguments give the same files. docs/scaling.md has times, and an example for a CI
+/// The same input and arguments give the same files. Packages of older runs in --output-dir that the nodes do not
+/// make any more are removed, so that it ends up as `build` would leave it: those of the plans before, and with
+/// --force all others. Without --force, others are refused. docs/scaling.md has times, and an example for a CI
 /// service.
 ///
 /// The text of --sign-command stands in graphs and matrices as it is given, for all who read those: have
@@ -188,12 +205,12 @@ pub struct Build {
 pub struct Plan {
     /// Write a file for ninja. It holds the rule that plans again where a file of the input or of the
     /// configuration changed, so that `ninja` alone brings packages up to date; FILE.d lists what that
-    /// depends on
+    /// depends on. `-` is standard output: then there is no such rule
     #[arg(long, value_name = "FILE", group = "engine")]
     pub ninja: Option<PathBuf>,
     /// Write matrices of jobs, each for a machine of its own, as JSON: `first` and, for packages that need
     /// sizes, `then`. Each is what GitHub's strategy.matrix takes, a list `include` of jobs with name,
-    /// command, packages, inputs (artifacts), sizes, plans, outputs and bytes
+    /// command, packages, inputs (artifacts), sizes, plans, outputs and bytes. `-` is standard output
     #[arg(long, value_name = "FILE", group = "engine")]
     pub github_matrix: Option<PathBuf>,
     /// Jobs of a matrix at most; packages are shared out by the bytes that they are made of
@@ -233,6 +250,11 @@ pub struct Make {
     /// is refused
     #[arg(long)]
     pub moved: bool,
+    /// What may wait on disk for packages, as 20GiB, where the input is archives: as for `gfxpack build`. With more room
+    /// several plans at once pass over an archive less often; the bytes of packages do not change
+    /// [default: what the package takes that takes most]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub spool: Option<u64>,
     #[command(flatten)]
     pub signing: Signing,
     /// Also sign each .deb, in FILE.deb.asc beside it
@@ -240,14 +262,16 @@ pub struct Make {
     pub deb_detached_signature: bool,
 }
 
-pub fn format(text: &str) -> Result<Format, String> {
-    Format::called(text).ok_or_else(|| "expected deb or rpm".to_owned())
+/// One of both formats.
+pub fn format() -> impl TypedValueParser<Value = Format> {
+    one_of(Format::ALL.map(Format::as_str), Format::called)
 }
 
-fn distro(text: &str) -> Result<Distro, String> {
-    let known = Distro::ALL.map(Distro::as_str).join(" or ");
-    let found = Distro::ALL.into_iter().find(|distro| distro.as_str() == text);
-    found.ok_or_else(|| {
-        format!("expected {known}; for another release, --no-auto-deps and relations of your own")
-    })
+fn distro() -> impl TypedValueParser<Value = Distro> {
+    let called = |name: &str| Distro::ALL.into_iter().find(|distro| distro.as_str() == name);
+    one_of(Distro::ALL.map(Distro::as_str), called)
+}
+
+fn system() -> impl TypedValueParser<Value = System> {
+    one_of(System::names(), |name| name.parse().ok())
 }

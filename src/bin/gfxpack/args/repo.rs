@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser;
 use clap::{Args as ClapArgs, Subcommand};
 use gfxpack::package::Format;
 use gfxpack::repo::rpm::Compression as MetadataCompression;
 
-use super::Signing;
 use super::packages::format;
+use super::{Signing, one_of};
 
 /// Make and keep repositories that apt, dnf and zypper install from
 ///
@@ -55,7 +56,7 @@ pub enum RepoAction {
     Merge(RepoMerge),
     /// Publish what there is anew: with a later date, another key, or a new time until which it is valid
     Publish(RepoPublish),
-    /// List the packages of a repository
+    /// List the packages of a repository, and say what it is: suite, components, date, key
     List(RepoList),
 }
 
@@ -147,7 +148,7 @@ pub struct RepoCreate {
     pub keep_days: u32,
     /// How metadata for dnf and zypper are compressed: zstd, which systems since RHEL 8.2 read, or gzip, which all
     /// do
-    #[arg(long, value_name = "HOW", default_value = "zstd", value_parser = metadata_compression)]
+    #[arg(long, value_name = "HOW", default_value = "zstd", value_parser = metadata_compression())]
     pub rpm_compression: MetadataCompression,
     #[command(flatten)]
     pub bringing: Bringing,
@@ -161,6 +162,7 @@ pub struct RepoCreate {
 /// with other bytes is refused, since clients and mirrors keep what they have. Which version is newest, clients
 /// decide by the format's own order, so older ones can be added later.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  gfxpack repo add /srv/rocm out --sign-key release.key")]
 pub struct RepoAdd {
     /// The repository
     #[arg(value_name = "DIR")]
@@ -189,7 +191,7 @@ pub struct RepoRemove {
     #[arg(value_name = "NAME[=VERSION]", required = true)]
     pub packages: Vec<String>,
     /// Only those of this format
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub format: Option<Format>,
     #[command(flatten)]
     pub publishing: Publishing,
@@ -197,6 +199,7 @@ pub struct RepoRemove {
 
 /// Remove old versions: keep the newest of each package
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  gfxpack repo prune /srv/rocm --keep 5 --sign-key release.key")]
 pub struct RepoPrune {
     /// The repository
     #[arg(value_name = "DIR")]
@@ -212,6 +215,9 @@ pub struct RepoPrune {
 ///
 /// No version is lost: all that either has is there afterwards. What is the same name with other bytes is refused.
 #[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Example:\n  gfxpack repo merge /srv/rocm /srv/nightly --sign-key release.key"
+)]
 pub struct RepoMerge {
     /// The repository that they are added to
     #[arg(value_name = "DIR")]
@@ -226,6 +232,9 @@ pub struct RepoMerge {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Example:\n  gfxpack repo publish /srv/rocm --date $(date +%s) --sign-key release.key"
+)]
 pub struct RepoPublish {
     /// The repository
     #[arg(value_name = "DIR")]
@@ -235,6 +244,7 @@ pub struct RepoPublish {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  gfxpack repo list /srv/rocm")]
 pub struct RepoList {
     /// The repository
     #[arg(value_name = "DIR")]
@@ -260,12 +270,12 @@ fn line(text: &str) -> Result<String, String> {
     }
 }
 
-fn metadata_compression(text: &str) -> Result<MetadataCompression, String> {
-    match text {
-        "zstd" => Ok(MetadataCompression::Zstd),
-        "gzip" => Ok(MetadataCompression::Gzip),
-        _ => Err("expected zstd or gzip".to_owned()),
-    }
+fn metadata_compression() -> impl TypedValueParser<Value = MetadataCompression> {
+    one_of(["zstd", "gzip"], |name| match name {
+        "zstd" => Some(MetadataCompression::Zstd),
+        "gzip" => Some(MetadataCompression::Gzip),
+        _ => None,
+    })
 }
 
 fn component(text: &str) -> Result<(String, String), String> {

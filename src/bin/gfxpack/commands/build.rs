@@ -16,6 +16,7 @@ use crate::output::Ui;
 
 pub fn run(args: &Build, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let packaging = &args.packaging;
+    package::check_output(packaging, &args.input_shards_dir)?;
     let jobs = cache::with(packaging_jobs(global), &packaging.caching, packaging.dry_run)?;
     let Planned { plan, packages, report, .. } = planned(args, global, &jobs, ui)?;
     let input = &args.input_shards_dir;

@@ -1,8 +1,11 @@
 //! `--cache`: opening it, and saying what came of it.
 
+use std::path::Path;
+
 use gfxpack::cache::{Cache, Counts};
-use gfxpack::error::Result;
+use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
+use gfxpack::tree::output::overlap;
 use indicatif::HumanBytes;
 
 use crate::args::Caching;
@@ -13,6 +16,18 @@ pub fn with(jobs: Jobs, args: &Caching, dry_run: bool) -> Result<Jobs> {
     let dir = args.cache.as_deref().filter(|_| !dry_run);
     let cache = dir.map(|dir| Cache::open(dir, args.cache_size)).transpose()?;
     Ok(jobs.with_cache(cache))
+}
+
+/// Refuses an output that is the cache, holds it, or lies in it: the one is replaced, the other kept.
+pub fn apart_from(output: &Path, args: &Caching) -> Result<()> {
+    let Some(cache) = args.cache.as_deref().filter(|cache| overlap(output, cache)) else {
+        return Ok(());
+    };
+    let what = format!("the output and the cache {} lie in one another", cache.display());
+    Err(Error::usage(what)
+        .at(output)
+        .hint("the cache is kept for other runs, and the output is replaced as a whole: name one outside of the other")
+        .into())
 }
 
 /// Says what the run had of the cache, and puts it into its document.

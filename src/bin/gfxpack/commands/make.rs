@@ -33,7 +33,7 @@ pub fn run(args: &Make, global: &Global, ui: &Ui) -> Result<ExitCode> {
         formats: Vec::new(),
         templates: Templates::built_in(),
         memory: global.memory,
-        spool: None,
+        spool: args.spool,
         signer: signer.map(Arc::new),
         sign_debs: args.deb_detached_signature,
     };
@@ -45,6 +45,7 @@ pub fn run(args: &Make, global: &Global, ui: &Ui) -> Result<ExitCode> {
             |size: u64, file: &str| format!("{:>11}  {file}\n", HumanBytes(size).to_string());
         files.iter().map(|file| line(file.size, &file.file)).collect()
     });
+    ui.made(files.iter().map(|file| file.size), &args.output_dir);
     Ok(ExitCode::SUCCESS)
 }
 

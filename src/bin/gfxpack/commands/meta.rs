@@ -1,5 +1,8 @@
 //! What the program says of itself: `gfxpack schema`, `completions`, `man`
 
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -42,7 +45,7 @@ pub fn man(args: &Man) -> Result<ExitCode> {
     if let Some(dir) = &args.output_dir {
         let cannot = |e| Error::output("cannot write manual pages into", dir, e);
         std::fs::create_dir_all(dir).map_err(cannot)?;
-        clap_mangen::generate_to(command, dir).map_err(cannot)?;
+        write_pages(&command, dir).map_err(cannot)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut of = &command;
@@ -61,6 +64,33 @@ pub fn man(args: &Man) -> Result<ExitCode> {
     clap_mangen::Man::new(of.clone())
         .render(&mut page)
         .map_err(|e| Error::failed("cannot render the manual page").because(e))?;
+    page.extend_from_slice(EXIT_STATUS.as_bytes());
     Ui::print(&String::from_utf8_lossy(&page));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What all pages say of the exit status, in the words of man(7).
+const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
+.TP
+0
+Done; with verify, nothing is wrong.
+.TP
+1
+Failed: a file or directory cannot be read or written, the input is damaged, verify has a finding, or a part of the work could not be done.
+.TP
+2
+Wrong usage: the command line, what a configuration file says, or an output that is there already. Nothing was made.
+.PP
+Ctrl-C, SIGTERM and SIGHUP end a run by that signal.
+"#;
+
+/// Writes the pages of a command and of those below it.
+fn write_pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
+    // What `gfxpack help build` prints is on the page of `gfxpack build`.
+    let has_page = |below: &&clap::Command| !below.is_hide_set() && below.get_name() != "help";
+    for below in command.get_subcommands().filter(has_page) {
+        write_pages(below, dir)?;
+    }
+    let page = clap_mangen::Man::new(command.clone()).generate_to(dir)?;
+    OpenOptions::new().append(true).open(page)?.write_all(EXIT_STATUS.as_bytes())
 }

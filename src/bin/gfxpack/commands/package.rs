@@ -19,7 +19,7 @@ use gfxpack::pipeline::{plan_packages, write_packages};
 use gfxpack::sign::Signer;
 use gfxpack::stage::{self, Options};
 use gfxpack::tree::TreePath;
-use gfxpack::tree::output::OutputDir;
+use gfxpack::tree::output::{OutputDir, check_free};
 use indicatif::HumanBytes;
 
 use super::{cache, dry_run, packaging_jobs, sign, source_date};
@@ -29,6 +29,7 @@ use crate::output::Ui;
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let plan = Plan::load(&args.packaging, global.memory)?;
     let packaging = &args.packaging;
+    check_output(packaging, &args.artifacts_dir)?;
     let jobs = cache::with(packaging_jobs(global), &packaging.caching, packaging.dry_run)?;
     let artifacts = read_artifacts(&args.artifacts_dir, &jobs, ui)?;
     let (packages, report) =
@@ -37,6 +38,16 @@ pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let report = serde_json::json!({ "stage": report });
     let input = &args.artifacts_dir;
     finish(&packages, &report, &args.packaging, &plan, input, &jobs, ui)
+}
+
+/// Refuses an output that is in the way before anything else takes its time, and one that is not apart from the input or
+/// the cache.
+pub fn check_output(args: &Packaging, input: &Path) -> Result<()> {
+    if args.dry_run {
+        return Ok(());
+    }
+    cache::apart_from(&args.output_dir, &args.caching)?;
+    check_free(&args.output_dir, args.force, &[input])
 }
 
 /// What the arguments and configuration files say about packaging.
@@ -58,13 +69,11 @@ impl Plan {
         };
         let install_prefix = install_prefix(&args.install_prefix)?;
         check_compat(args)?;
-        let mut faults = Vec::new();
-        for format in &args.format {
-            let written = version::map(&args.version).written;
-            let checked = check_versions(&written, &args.release, *format);
-            faults.extend(checked.err().into_iter().flat_map(Errors::into_vec));
+        let written = version::map(&args.version).written;
+        for format in formats(args) {
+            // A .deb's is the narrower one: one fault is not told of both.
+            check_versions(&written, &args.release, format)?;
         }
-        Errors::check((), faults)?;
         let relations = elfdeps::Options {
             distro: args.target_distro,
             deb: args.format.contains(&Format::Deb),
@@ -166,8 +175,7 @@ pub fn finish(
         return Ok(ExitCode::SUCCESS);
     }
     let options = set_options(args, plan);
-    let apart: Vec<&Path> = [input].into_iter().chain(args.caching.cache.as_deref()).collect();
-    let output = OutputDir::create(&args.output_dir, args.force, &apart)?;
+    let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
     warn_of_little_room(&Room::estimate(packages, &options.formats), output.part(), ui);
     let files = write_packages(packages, &options, output, jobs, ui)?;
     let output = args.output_dir.to_string_lossy();
@@ -183,6 +191,7 @@ pub fn finish(
         };
         files.iter().map(lines).collect()
     });
+    ui.made(files.iter().map(|file| file.size), &args.output_dir);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,6 +12,7 @@ use gfxpack::error::{Error, Result};
 use gfxpack::package::planned::MAGIC;
 use gfxpack::pipeline::engines::{Engine, Replan, WRITTEN_BY, depfile, shell};
 use gfxpack::pipeline::graph::{Node, graph, write_whole};
+use gfxpack::pipeline::stale::{Stale, stale};
 use gfxpack::tree::output::apart;
 use gfxpack::tree::{EntryKind, Source};
 use indicatif::HumanBytes;
@@ -43,6 +44,12 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
         let error = Error::usage("is named for --ninja and for --github-matrix").at(ninja);
         return Err(error.hint("name two files").into());
     }
+    let to_output = [&args.ninja, &args.github_matrix].into_iter().flatten().any(|f| is_output(f));
+    if to_output && global.json {
+        return Err(Error::usage("--json and a graph cannot both go to standard output")
+            .hint("name a file for the graph, or leave --json out")
+            .into());
+    }
     let plan_dir = args.plan_dir.clone().unwrap_or_else(|| beside(&packaging.output_dir, "plans"));
     let sizes_dir =
         args.sizes_dir.clone().unwrap_or_else(|| beside(&packaging.output_dir, "sizes"));
@@ -50,11 +57,14 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
         apart(dir, &[&args.build.input_shards_dir])?;
     }
     for file in [&args.ninja, &args.github_matrix].into_iter().flatten() {
-        check_file(file, packaging.force)?;
+        if !is_output(file) {
+            check_file(file, packaging.force)?;
+        }
     }
     let Planned { plan, shards, packages, report } =
         planned(&args.build, global, &packaging_jobs(global), ui)?;
     let nodes = graph(&packages, &set_options(packaging, &plan))?;
+    let removed = remove_stale(packaging, &plan_dir, &nodes, ui)?;
 
     let mut of_process = std::env::args_os();
     let program = of_process.next().unwrap_or_else(|| "gfxpack".into());
@@ -76,7 +86,9 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     for_matrix
         .extend(global.jobs.into_iter().flat_map(|n| ["--jobs".into(), n.to_string().into()]));
     let written = write_plans(&engine(&for_ninja), &nodes)?;
-    if let Some(file) = &args.ninja {
+    if args.ninja.as_deref().is_some_and(is_output) {
+        Ui::print_bytes(&engine(&for_ninja).ninja_once(&nodes)?);
+    } else if let Some(file) = &args.ninja {
         let command = again(&program, of_process);
         let replan = Replan { file, command: &command, depends: &depends(&args.build, &shards)? };
         let (text, deps) = engine(&for_ninja).ninja(&nodes, &replan)?;
@@ -89,20 +101,69 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
         let matrices =
             engine(&for_matrix).matrices(&nodes, &artifacts, usize::from(args.workers))?;
         let text = serde_json::to_string_pretty(&matrices).expect("keys are text");
-        write_whole(file, (text + "\n").as_bytes())?;
+        let text = text + "\n";
+        if is_output(file) {
+            Ui::print_bytes(text.as_bytes());
+        } else {
+            write_whole(file, text.as_bytes())?;
+        }
     }
     let json = serde_json::json!({
         "status": "planned",
         "plans": plan_dir.to_string_lossy(),
         "nodes": nodes.iter().map(node_json).collect::<Vec<_>>(),
+        "removed": removed,
         "report": report,
     });
-    ui.result(&json, || {
-        let bytes: u64 = nodes.iter().map(|node| node.bytes).sum();
-        let (nodes, new) = (count(nodes.len(), "node"), count(written, "plan"));
-        format!("{nodes} for {}, {new} new or changed\n", HumanBytes(bytes))
-    });
+    let bytes: u64 = nodes.iter().map(|node| node.bytes).sum();
+    let (nodes, new) = (count(nodes.len(), "node"), count(written, "plan"));
+    let line = format!("{nodes} for {}, {new} new or changed", HumanBytes(bytes));
+    if to_output {
+        ui.remark(&line);
+    } else {
+        ui.result(&json, || line + "\n");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `-` is standard output.
+fn is_output(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// Removes packages of older runs, which the nodes would leave in the output: those of the plans before, and with `--force`
+/// all others, as `build --force` does. Without it, others are refused. Returns their names.
+fn remove_stale(
+    packaging: &Packaging,
+    plan_dir: &Path,
+    nodes: &[Node],
+    ui: &Ui,
+) -> Result<Vec<String>> {
+    let dir = &packaging.output_dir;
+    let Stale { planned, others } = stale(dir, plan_dir, nodes)?;
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if let (Some(first), false) = (others.first(), packaging.force) {
+        let what = match others.len() {
+            1 => format!("has a package that this plan does not make: {}", name(first)),
+            n => format!("has {n} packages that this plan does not make, as {}", name(first)),
+        };
+        return Err(Error::usage(what)
+            .at(dir)
+            .hint("name another directory, or pass --force to have them removed")
+            .into());
+    }
+    let mut removed: Vec<String> = Vec::new();
+    for path in planned.iter().chain(&others) {
+        fs::remove_file(path).map_err(|e| Error::output("cannot remove", path, e))?;
+        ui.note(&format!("removed {}", path.display()));
+        removed.push(name(path));
+    }
+    if !removed.is_empty() {
+        let files = count(removed.len(), "package file");
+        ui.remark(&format!("removed {files} of older runs from {}", dir.display()));
+    }
+    removed.sort();
+    Ok(removed)
 }
 
 fn node_json(node: &Node) -> serde_json::Value {
@@ -167,6 +228,9 @@ fn options(packaging: &Packaging, global: &Global) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
     if let Some(memory) = global.memory {
         options.extend(["--memory".into(), memory.to_string().into()]);
+    }
+    if let Some(spool) = packaging.spool {
+        options.extend(["--spool".into(), spool.to_string().into()]);
     }
     let signing = &packaging.signing;
     for (option, value) in [

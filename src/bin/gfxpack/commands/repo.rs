@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gfxpack::error::{Error, Result};
-use gfxpack::repo::store::{Repository, Settings};
+use gfxpack::repo::store::{Repository, Settings, State};
 use gfxpack::repo::work::{self, Action, Options, Outcome, Selector};
 use gfxpack::sign::Signer;
 
@@ -180,15 +180,22 @@ fn text(outcome: &Outcome, dir: &Path, verbose: bool) -> String {
 
 fn list(dir: &Path, ui: &Ui) -> Result<ExitCode> {
     let state = Repository::look(dir)?;
+    let settings = &state.settings;
     let packages = work::list(&state.packages);
     let json = serde_json::json!({
-        "suite": state.settings.suite,
+        "suite": settings.suite,
+        "codename": settings.codename,
+        "components": settings.components().collect::<Vec<_>>(),
         "publication": state.publication,
         "date": state.date,
+        "published": state.published(),
         "signed": state.signed,
+        "key": state.key,
         "packages": packages,
     });
     ui.result(&json, || {
+        // Beside the list: what reads that has a package on each line.
+        ui.remark(&about(&state));
         let line = |package: &work::Listed| {
             let work::Listed { format, name, version, arch, .. } = package;
             format!("{format} {name} {version} {arch}\n")
@@ -196,4 +203,26 @@ fn list(dir: &Path, ui: &Ui) -> Result<ExitCode> {
         packages.iter().map(line).collect()
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a repository is, in a few lines.
+fn about(state: &State) -> String {
+    let Settings { suite, codename, .. } = &state.settings;
+    let codename = codename.as_ref().map_or_else(String::new, |name| format!(" (codename {name})"));
+    let components: Vec<&str> = state.settings.components().collect();
+    let published = match state.published() {
+        Some(date) => format!("{date} (publication {})", state.publication),
+        None => "not yet".to_owned(),
+    };
+    let signed = match (&state.key, state.signed) {
+        (Some(key), true) => format!("by {key}"),
+        (None, true) => "by a key that was not named (--sign-key-public)".to_owned(),
+        (_, false) => "no".to_owned(),
+    };
+    format!(
+        "suite: {suite}{codename}\ncomponents: {}\npublished: {published}\nsigned: {signed}\n\
+         packages: {}",
+        components.join(" "),
+        state.packages.len(),
+    )
 }

@@ -26,17 +26,15 @@ use crate::table::printable;
 
 pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let options = options(&args.splitting, Scope::Component, KPACK_FOLDER)?;
+    if args.artifact_dir.is_none() {
+        cache::apart_from(&args.output_dir, &args.caching)?;
+    }
     let jobs = cache::with(jobs(global), &args.caching, false)?;
     match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
         (Some(dir), _) => one(dir, args, &options, &jobs, ui),
         (None, Some(parent)) => batch(parent, args, &options, &jobs, ui),
         (None, None) => Err(Error::usage("no input is named").into()),
     }
-}
-
-/// What the output must lie apart from.
-fn apart<'a>(input: &'a Path, args: &'a Split) -> Vec<&'a Path> {
-    [input].into_iter().chain(args.caching.cache.as_deref()).collect()
 }
 
 /// One artifact: all or nothing.
@@ -46,8 +44,11 @@ fn one(dir: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Res
     let (outputs, reports) = split_all(&artifacts, options, jobs)?;
     notes(&reports, ui);
     let names: Vec<String> = outputs.iter().map(|output| output.name.to_string()).collect();
+    for name in &names {
+        cache::apart_from(&args.output_dir.join(name), &args.caching)?;
+    }
     let places = names.iter().map(String::as_str);
-    let output = OutputDir::create_beside(&args.output_dir, places, args.force, &apart(dir, args))?;
+    let output = OutputDir::create_beside(&args.output_dir, places, args.force, &[dir])?;
     write_artifacts(&outputs, output, Copying::Copy, jobs, ui)?;
     left_out(&reports, ui);
     let mut json = serde_json::json!({
@@ -65,7 +66,7 @@ fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -
     let mut batch = Batch::plan(read_each(parent, jobs, ui)?, options, jobs);
     notes(batch.items().iter().filter_map(Item::report), ui);
     if !batch.outputs().is_empty() {
-        let written = OutputDir::create(&args.output_dir, args.force, &apart(parent, args))
+        let written = OutputDir::create(&args.output_dir, args.force, &[parent])
             .and_then(|output| batch.write(output, Copying::Copy, jobs, ui));
         if let Err(of_run) = written {
             // What is wrong with artifacts is told as well: it need not be found a second time.

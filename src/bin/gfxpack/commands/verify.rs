@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shards};
 use gfxpack::config::PackagingConfig;
@@ -16,7 +17,7 @@ use gfxpack::verify::{
 use globset::Glob;
 
 use super::package::install_prefix;
-use super::{count, jobs, split};
+use super::{count, jobs, source_date, split};
 use crate::args::{Global, Verify};
 use crate::output::{Ui, tell};
 use crate::table::printable;
@@ -36,8 +37,11 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     if keys.is_none() && args.repo_dir.is_some() {
         ui.note("no --key: signatures are not checked");
     }
-    let of_repository =
-        RepositoryOptions { previous: args.previous.as_deref(), keys: keys.as_ref() };
+    let of_repository = RepositoryOptions {
+        previous: args.previous.as_deref(),
+        keys: keys.as_ref(),
+        now: Some(source_date()?.unwrap_or_else(clock)),
+    };
     let report = match (&args.packages_dir, &args.artifacts_dir) {
         _ if args.repo_dir.is_some() => {
             let dir = args.repo_dir.as_deref().unwrap_or(Path::new("."));
@@ -63,6 +67,12 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
         text(&report, failed, args.artifacts_dir.is_none())
     });
     Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// The time, in seconds since 1970. A check may ask for it: nothing that is made depends on the answer.
+fn clock() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// What the artifacts were made from: a shard, or a directory of shards.
@@ -144,14 +154,22 @@ fn text(report: &Report, failed: bool, packages: bool) -> String {
         let names: Vec<_> = report.needs.iter().map(|need| printable(&need.soname)).collect();
         let _ = writeln!(text, "needed from elsewhere: {}", names.join(", "));
     }
-    let _ = writeln!(
-        text,
-        "{}: {}, {}, {}",
-        if failed { "failed" } else { "passed" },
+    for format in ["deb", "rpm"] {
+        let of_format = report.relations.iter().filter(|one| one.format == format);
+        let names: Vec<_> = of_format.map(|one| printable(&one.name)).collect();
+        if !names.is_empty() {
+            let _ = writeln!(text, "needed from elsewhere ({format}): {}", names.join(", "));
+        }
+    }
+    let mut parts = vec![
         count(report.artifacts.len(), if packages { "package" } else { "artifact" }),
         count(usize::try_from(report.files).unwrap_or(usize::MAX), "file"),
-        count(usize::try_from(report.kernels).unwrap_or(usize::MAX), "kernel"),
-    );
+    ];
+    // Of a repository, what is in the files is not looked at.
+    let kernels = report.kernels.map(|kernels| usize::try_from(kernels).unwrap_or(usize::MAX));
+    parts.extend(kernels.map(|kernels| count(kernels, "kernel")));
+    let verdict = if failed { "failed" } else { "passed" };
+    let _ = writeln!(text, "{verdict}: {}", parts.join(", "));
     text
 }
 
