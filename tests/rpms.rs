@@ -22,8 +22,8 @@ use gfxpack::package::{self, Format};
 use gfxpack::progress::Silent;
 use gfxpack::tree::{Entry, EntryKind, Source, TreePath};
 use packages::{
-    DATE, XZ, ZSTD, below, file, generic, group, lay, options, other, path, rpm_in, sample, silent, write,
-    write_with,
+    DATE, XZ, ZSTD, below, file, generic, group, lay, options, other, path, rpm_in, sample, silent,
+    write, write_with,
 };
 
 #[test]

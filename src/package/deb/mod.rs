@@ -370,9 +370,8 @@ mod tests {
 
     #[test]
     fn what_may_still_fit_is_not_taken_for_too_large() {
-        let refused = |bytes, how: &str| {
-            surely_left(bytes, how.parse().expect("a compression")) >= AR_LIMIT
-        };
+        let refused =
+            |bytes, how: &str| surely_left(bytes, how.parse().expect("a compression")) >= AR_LIMIT;
         for (how, fits, does_not) in [
             ("none", 9_999_999_999, 10_000_000_000),
             ("zstd:3", 10_100_000_000, 10_300_000_000),

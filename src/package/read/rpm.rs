@@ -388,9 +388,8 @@ fn scripts(header: &Header, report: &mut PackageReport) -> Result<(), PackageErr
 }
 
 fn files(header: &Header, report: &mut PackageReport) -> Result<(), PackageError> {
-    let texts = |tag| {
-        Ok(header.raw_strings(tag)?.into_iter().map(readable).collect::<Vec<String>>())
-    };
+    let texts =
+        |tag| Ok(header.raw_strings(tag)?.into_iter().map(readable).collect::<Vec<String>>());
     let names = texts(1117)?;
     let count = names.len();
     let (folders, places) = (texts(1118)?, header.numbers(1116)?);

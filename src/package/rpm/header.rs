@@ -338,14 +338,16 @@ fn put_names<T: AsRef<[u8]>>(header: &mut [u8], tag: u32, names: &[T]) -> io::Re
     }
     let text: Vec<u8> = names.iter().flat_map(|name| [name.as_ref(), b"\0"].concat()).collect();
     let place = (|| {
-        let word = |at: usize| header.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
+        let word =
+            |at: usize| header.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
         let entries = word(8)? as usize;
         let entry = (0..entries).map(|i| 16 + i * 16).find(|&at| word(at) == Some(tag))?;
         let start = 16 + entries * 16 + word(entry + 8)? as usize;
         Some(start..start + text.len())
     })();
     let place = place.and_then(|place| header.get_mut(place)).filter(|place| {
-        let same = |(found, name): (&u8, &u8)| found == name || (*found == b'?' && !name.is_ascii());
+        let same =
+            |(found, name): (&u8, &u8)| found == name || (*found == b'?' && !name.is_ascii());
         place.iter().zip(&text).all(same)
     });
     let wrong = || io::Error::other(format!("the names of tag {tag} are not where they should be"));
