@@ -221,9 +221,21 @@ fn a_deb_that_is_sure_to_be_too_large_is_refused_at_once() {
 
 #[test]
 fn a_deb_of_archives_that_is_sure_to_be_too_large_is_refused_at_once() {
+    let long = Compression::Zstd { level: 3, long: Some(27) };
+    for (compression, a, b) in [
+        (ZSTD, 6_200_000_000, 4_100_000_000),
+        (long, 12_000_000_000, 8_000_000_000),
+        (XZ, 12_000_000_000, 8_000_000_000),
+    ] {
+        refused_with_archives(compression, a, b);
+    }
+}
+
+/// Of two archives with these sizes.
+fn refused_with_archives(compression: Compression, a: u64, b: u64) {
     let temp = tempfile::tempdir().unwrap();
     let mut package = group("gfx110X");
-    for (name, size) in [("a", 6_000_000_000_u64), ("b", 4_000_000_000)] {
+    for (name, size) in [("a", a), ("b", b)] {
         let header =
             [b"KPAK\x01\0\0\0".as_slice(), &[0; 60], &[9, 0, 0, 0], b"\x28\xb5\x2f\xfd"].concat();
         let entry = Entry::file(0o644, None, sparse(temp.path(), size, &header));
@@ -231,7 +243,7 @@ fn a_deb_of_archives_that_is_sure_to_be_too_large_is_refused_at_once() {
     }
     let mut out = tempfile::tempfile().unwrap();
     let begun = std::time::Instant::now();
-    let (templates, options) = (Templates::built_in(), options(ZSTD, 1));
+    let (templates, options) = (Templates::built_in(), options(compression, 1));
     let result = package::write(&package, Format::Deb, &templates, &options, &mut out, &Silent);
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     let errors = result.unwrap_err();
@@ -241,6 +253,7 @@ fn a_deb_of_archives_that_is_sure_to_be_too_large_is_refused_at_once() {
         "{error}"
     );
     let hint = error.hint_text().unwrap();
-    assert!(hint.contains("/opt/rocm/.kpack/a.kpack (6000000000 bytes), /opt/"), "{hint}");
+    let largest = format!("/opt/rocm/.kpack/a.kpack ({a} bytes), /opt/");
+    assert!(hint.contains(&largest), "{hint}");
     assert_eq!(out.metadata().unwrap().len(), 0);
 }

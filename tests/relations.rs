@@ -188,6 +188,106 @@ fn packages_of_kinds_have_theirs() {
 }
 
 #[test]
+fn tests_with_device_code_have_relations_of_their_own() {
+    let more = serde_json::json!({
+        "kinds": ["tests"],
+        "relations": {
+            "tests": { "deb": { "suggests": ["hw-data"] }, "rpm": { "suggests": ["hw-data"] } },
+            "tests_group": {
+                "deb": { "breaks": ["old-tests-{group} (<< {version})"] },
+                "rpm": { "obsoletes": ["old-tests-{group} < {version}"] },
+            },
+        },
+    });
+    let artifacts = ["aa_lib_generic", "aa_test_generic", "aa_test_gfx110X"];
+    let (plan, _) = made(&artifacts, &none(), &[("aa", more.clone())]).plan();
+    let own = |name: &str, key: &str, list: &str| plan[name][key][list].clone();
+    let suggests = serde_json::json!(["hw-data"]);
+    assert_eq!(own("aa-tests", "deb_relations", "suggests"), suggests);
+    assert_eq!(own("aa-tests", "rpm_relations", "suggests"), suggests);
+    assert_eq!(own("aa-tests", "deb_relations", "breaks"), Value::Null);
+    assert_eq!(
+        own("aa-tests-gfx110X", "deb_relations", "breaks"),
+        serde_json::json!(["old-tests-gfx110x (<< 7.1.0-2)"])
+    );
+    assert_eq!(
+        plan["aa-tests-gfx110X"]["rpm_relations"],
+        serde_json::json!({ "obsoletes": ["old-tests-gfx110X < 7.1.0-2"] })
+    );
+    // There is one package of tests without a group.
+    let mut wrong = more;
+    wrong["relations"]["tests"] = serde_json::json!({ "rpm": { "requires": ["{group}"] } });
+    let told = made(&artifacts, &none(), &[("aa", wrong)]).refused();
+    assert!(told.contains("relations.tests.rpm.requires: `{group}`: there is no"), "{told}");
+}
+
+#[test]
+fn conditions_of_rich_relations_hold_where_the_set_has_what_they_name() {
+    let artifacts = ["aa_lib_generic", "aa_lib_gfx110X", "bb_lib_generic"];
+    let with = |requires: &str| {
+        let more = serde_json::json!({ "rpm": { "requires": [requires] } });
+        made(&artifacts, &none(), &[("aa", none()), ("bb", more)])
+    };
+    // The group gfx120X is configured, and no artifact has code for it.
+    for text in [
+        "(aa-gfx120X if aa-generic)",
+        "(aa-gfx120X if (aa-generic and aa-gfx110X))",
+        "(aa-gfx120X if (cc or aa-kernels) else cc)",
+        "(aa-gfx120X or (aa-gfx120X and cc))",
+        "(aa-gfx110X or aa-gfx120X) (cc and aa-gfx120X)",
+        "(aa-gfx120X without cc)",
+    ] {
+        let told = with(text).refused();
+        assert!(told.contains("`, which the set does not make"), "{text}: {told}");
+        assert!(told.contains("package `bb`: needs `("), "{text}: {told}");
+    }
+    let told = with("(aa-gfx110X < 7 if aa-generic)").refused();
+    assert!(told.contains("but the set has aa-gfx110X (7.1.0-2)"), "{told}");
+    for text in [
+        "(aa-gfx120X if cc)",
+        "(aa-gfx120X if (aa-generic and cc))",
+        "(aa-gfx120X if aa-generic < 7)",
+        "(aa-gfx120X or (aa-gfx110X and cc))",
+        "(cc if aa-generic else aa-gfx120X)",
+        "(aa-generic if aa-gfx110X)",
+    ] {
+        with(text).plan();
+    }
+    // In a circle stands what is needed in any case alone.
+    let circle = |requires: &str| {
+        let [aa, bb] = [requires, "aa-generic"]
+            .map(|text| serde_json::json!({ "rpm": { "requires": [text] } }));
+        made(&artifacts, &none(), &[("aa", aa), ("bb", bb)])
+    };
+    circle("(bb if aa-gfx110X)").plan();
+    assert!(circle("(bb if aa-generic)").refused().contains("in a circle"), "it is aa-generic");
+    assert!(circle("(bb and cc)").refused().contains("in a circle"));
+
+    let conflicts = |text: &str| {
+        let more = serde_json::json!({ "rpm": { "conflicts": [text] } });
+        made(&artifacts, &none(), &[("aa", none()), ("bb", more)])
+    };
+    for text in [
+        "(aa-generic and aa-gfx110X)",
+        "(cc or aa-generic)",
+        "(aa-kernels with aa-gfx110X)",
+        "(aa-generic without aa-kernels)",
+    ] {
+        let told = conflicts(text).refused();
+        assert!(told.contains(&format!("`{text}` excludes aa-g")), "{text}: {told}");
+    }
+    for text in [
+        "(aa-generic and cc)",
+        "(aa-generic with aa-kernels)",
+        "(aa-gfx110X without aa-kernels)",
+        "(aa-generic unless cc)",
+        "(aa-generic < 7 or cc)",
+    ] {
+        conflicts(text).plan();
+    }
+}
+
+#[test]
 fn all_faults_of_relations_are_told_with_their_place() {
     let more = serde_json::json!({
         "deb": { "depends": ["libc6 >= 2.34", "aa [amd64]"], "provides": ["bb (>= 1)"] },

@@ -104,7 +104,9 @@ ln -s everything %{buildroot}/usr/bin/link
         "latin",
         // The bytes of `café` in Latin-1 are put in below.
         "Name: latin\nVersion: 1\nRelease: 1\nSummary: caf@ au lait\nLicense: MIT\n\
-         BuildArch: noarch\n%description\nUn caf@, s'il vous pla\u{ee}t.\n%files\n",
+         BuildArch: noarch\n%description\nUn caf@, s'il vous pla\u{ee}t.\n\
+         %install\nmkdir -p %{buildroot}/opt/caf@\n\
+         touch %{buildroot}/opt/caf@/cr@me %{buildroot}/opt/caf@/plain\n%files\n/opt/caf@\n",
     ),
 ];
 
@@ -228,6 +230,7 @@ fn metadata_hold_what_createrepo_c_finds() {
     assert_eq!(primary["time"]["file"], primary["time"]["build"]);
     let latin = ours.values().find(|one| one["primary"]["name"] == "latin").unwrap();
     assert_eq!(latin["primary"]["summary"], "café au lait");
+    assert!(latin["filelists"].to_string().contains("/opt/café/créme"), "{latin}");
 }
 
 #[test]

@@ -7,21 +7,23 @@ mod common;
 mod packages;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::{fails, ok, tool};
+use common::{fails, gfxpack, ok, run, tool};
 use gfxpack::package::compress::Compression;
 use gfxpack::package::render::{self, Templates};
-use gfxpack::package::spec::{Relation, RelationKind};
+use gfxpack::package::spec::{Arch, Kind, Package, Relation, RelationKind};
 use gfxpack::package::{self, Format};
 use gfxpack::progress::Silent;
-use gfxpack::tree::{Entry, EntryKind, Source};
+use gfxpack::tree::{Entry, EntryKind, Source, TreePath};
 use packages::{
-    DATE, XZ, ZSTD, below, file, generic, group, lay, options, other, path, rpm_in, silent, write,
-    write_with,
+    DATE, XZ, ZSTD, below, file, generic, group, lay, options, other, path, rpm_in, sample, silent,
+    write, write_with,
 };
 
 #[test]
@@ -281,4 +283,99 @@ fn classes_and_colours_of_files_are_those_of_their_first_bytes() {
     ] {
         assert!(listed.lines().any(|line| line == expected), "{expected}:\n{listed}");
     }
+}
+
+/// Names in Latin-1: a directory, a file, a second name of it, a link and what it leads to.
+fn latin() -> Package {
+    let mut package = sample("latin", Kind::Plain);
+    package.arch = Arch::Independent;
+    let tree = &mut package.tree;
+    let at = |name: &[u8]| TreePath::new([b"opt/caf\xe9/", name].concat()).unwrap();
+    let target = b"na\xefve \xff".to_vec();
+    for (path, kind) in [
+        (TreePath::new(b"opt/caf\xe9").unwrap(), EntryKind::Dir),
+        (at(b"link"), EntryKind::Symlink(target.clone())),
+        (at(&target), EntryKind::File(Source::bytes(*b"text"))),
+        (at(b"\xf0"), EntryKind::File(Source::bytes(*b"plain"))),
+        (at(b"\xf1"), EntryKind::HardLink(at(&target))),
+    ] {
+        let mode = if matches!(kind, EntryKind::Dir) { 0o755 } else { 0o644 };
+        tree.insert(path, Entry { mode, mtime: Some(DATE), kind }).unwrap();
+    }
+    package
+}
+
+#[test]
+fn names_that_are_not_utf8_are_those_of_rpmbuild() {
+    let temp = tempfile::tempdir().unwrap();
+    let package = latin();
+    let ours = write(&package, Format::Rpm, temp.path());
+    let root = temp.path().join("root");
+    fs::create_dir(&root).unwrap();
+    lay(&package.tree, &root);
+    let spec = temp.path().join("a.spec");
+    let text = format!(
+        "Name: latin\nVersion: 7.1.0\nRelease: 1\nSummary: s\nLicense: MIT\nBuildArch: noarch\n\
+         %description\n%install\ncp -a {}/. %{{buildroot}}\n%files\n/opt/*\n",
+        root.display()
+    );
+    fs::write(&spec, text).unwrap();
+    ok(tool("rpmbuild", "rpm")
+        .args(["-bb", "--define", &format!("_topdir {}", temp.path().join("rpmbuild").display())])
+        .args(["--define", "_invalid_encoding_terminates_build 0"])
+        .arg(&spec));
+    let theirs = temp.path().join("rpmbuild/RPMS/noarch").join(ours.file_name().unwrap());
+    // As bytes, and without the licence, which rpmbuild was given none of.
+    let names = |rpm: &Path| {
+        let format = "%{ENCODING}\n[%{FILENAMES}|%{FILELINKTOS}|%{FILENLINKS}\n]";
+        let mut command = tool("rpm", "rpm");
+        command.args(["-qp", "--nosignature", "--qf", format]).arg(rpm);
+        let said = command.output().unwrap().stdout;
+        let lines = said.split(|&b| b == b'\n').map(<[u8]>::to_vec);
+        lines.filter(|line| !line.starts_with(b"/usr/share/")).collect::<Vec<_>>()
+    };
+    let expected: [&[u8]; 7] = [
+        b"(none)",
+        b"/opt/caf\xe9||1",
+        b"/opt/caf\xe9/link|na\xefve \xff|1",
+        b"/opt/caf\xe9/na\xefve \xff||2",
+        b"/opt/caf\xe9/\xf0||1",
+        b"/opt/caf\xe9/\xf1||2",
+        b"",
+    ];
+    assert_eq!(names(&ours), expected);
+    assert_eq!(names(&theirs), expected);
+    let utf8 = write(&generic(), Format::Rpm, temp.path());
+    assert_eq!(names(&utf8)[0], b"utf-8");
+}
+
+#[test]
+fn names_that_are_not_utf8_are_installed_verified_and_removed() {
+    let temp = tempfile::tempdir().unwrap();
+    let rpm = write(&latin(), Format::Rpm, temp.path());
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    ok(rpm_in(root).arg("--initdb"));
+    ok(rpm_in(root).args(["-i", "--nosignature"]).arg(&rpm));
+    silent(rpm_in(root).args(["-V", "latin"]));
+    let name = |bytes: &'static [u8]| root.join(OsStr::from_bytes(bytes));
+    let file = name(b"opt/caf\xe9/na\xefve \xff");
+    assert_eq!(fs::read(&file).unwrap(), b"text");
+    assert_eq!(fs::read(name(b"opt/caf\xe9/link")).unwrap(), b"text", "the link leads there");
+    assert_eq!(fs::metadata(name(b"opt/caf\xe9/\xf1")).unwrap().nlink(), 2);
+    fs::write(&file, "other").unwrap();
+    let changed = run(rpm_in(root).args(["-V", "latin"]));
+    assert_eq!((changed.status, changed.stdout.lines().count()), (Some(1), 2), "{changed:?}");
+    ok(rpm_in(root).args(["-e", "latin"]));
+    assert!(!name(b"opt/caf\xe9").exists());
+    // Our own readers agree with what it says of itself, and the metadata of repositories are in UTF-8.
+    let deb = write(&latin(), Format::Deb, temp.path());
+    ok(gfxpack().args(["verify", "--packages-dir"]).arg(temp.path()));
+    for package in [&rpm, &deb] {
+        let shown = ok(gfxpack().arg("inspect").arg(package));
+        for name in [r"/opt/caf\xe9/\xf0", r"/opt/caf\xe9/\xf1", r"na\xefve \xff"] {
+            assert!(shown.contains(name), "{name}: {shown}");
+        }
+    }
+    ok(gfxpack().args(["repo", "create"]).arg(temp.path().join("repository")).args([&rpm, &deb]));
 }

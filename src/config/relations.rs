@@ -53,8 +53,10 @@ pub struct OtherRelations {
     pub dev: Relations,
     /// Of the documentation's.
     pub doc: Relations,
-    /// Of the tests'; not of those with groups' device code.
+    /// Of the tests'; those of groups have their own.
     pub tests: Relations,
+    /// Of each group's package of tests, which has their device code.
+    pub tests_group: Relations,
     /// Of the debug symbols'.
     pub debug: Relations,
 }
@@ -109,7 +111,7 @@ impl OtherRelations {
     }
 
     /// All, by the key that they stand under.
-    pub fn all(&self) -> [(&'static str, &Relations); 7] {
+    pub fn all(&self) -> [(&'static str, &Relations); 8] {
         [
             ("group", &self.group),
             ("shared", &self.shared),
@@ -117,6 +119,7 @@ impl OtherRelations {
             ("dev", &self.dev),
             ("doc", &self.doc),
             ("tests", &self.tests),
+            ("tests_group", &self.tests_group),
             ("debug", &self.debug),
         ]
     }

@@ -72,10 +72,6 @@ pub(super) fn members<'a>(
             fault(path, "has a line break in its name, which package managers refuse".to_owned());
             continue;
         }
-        if format == Format::Rpm && path.as_str().is_none() {
-            fault(path, "is not UTF-8, which the names in an rpm have to be".to_owned());
-            continue;
-        }
         let mut member = Member {
             path,
             mode: entry.mode & 0o7777,
@@ -115,8 +111,7 @@ pub(super) fn members<'a>(
                 }
             },
             EntryKind::Symlink(target) => {
-                let bad = target.is_empty() || target.len() > LONGEST_LINK || target.contains(&0);
-                if bad || (format == Format::Rpm && std::str::from_utf8(target).is_err()) {
+                if target.is_empty() || target.len() > LONGEST_LINK || target.contains(&0) {
                     let target = String::from_utf8_lossy(target);
                     fault(
                         path,

@@ -5,6 +5,10 @@
 //! package of the set has comes from elsewhere, unless it is called as one of a definition's packages would be.
 //! Packages that need each other in a circle can be installed in no order; where there are alternatives, one of
 //! them is enough.
+//!
+//! A set is there to be installed whole, so the condition of a rich relation of an `.rpm` holds where the set has what it
+//! names: `(a if b)` needs `a` then, though not in a circle, since `b` can be left out. Where `b` comes from elsewhere nobody knows,
+//! and nothing is said; nor of `else` and `unless`, which hold where something is not installed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +23,12 @@ use crate::package::{Format, render, version};
 struct Need {
     text: String,
     any: Vec<Relation>,
+    /// Whether it is needed beside another package alone.
+    conditional: bool,
 }
+
+/// More alternatives than anybody writes, who multiply where `or` stands over `and`.
+const MOST: usize = 256;
 
 /// Checks the relations of all packages; all faults are reported.
 pub(super) fn check(
@@ -35,9 +44,9 @@ pub(super) fn check(
         let mut needs: Vec<Vec<(String, BTreeSet<usize>)>> = Vec::new();
         for (number, package) in packages.iter().enumerate() {
             let mut of_package = Vec::new();
-            for need in set.needs(package) {
+            for need in set.needs(number) {
                 match set.meet(&need, &absent) {
-                    Met::By(others) if !others.contains(&number) => {
+                    Met::By(others) if !others.contains(&number) && !need.conditional => {
                         of_package.push((need.text, others));
                     }
                     Met::By(_) | Met::Elsewhere => {}
@@ -174,7 +183,11 @@ impl<'p> Set<'p> {
                 add(&package.deb_name(), Some(version));
             }
             let of_model = package.relations.get(&RelationKind::Provides).into_iter().flatten();
-            for relation in of_model.cloned().chain(texts(package, format, &["provides"])) {
+            let own = texts(package, format, &["provides"]).filter_map(|one| match one {
+                Expression::Simple(relation) => Some(relation),
+                Expression::Rich { .. } => None,
+            });
+            for relation in of_model.cloned().chain(own) {
                 let version = relation.constraint.map(|(_, version)| version);
                 add(&relation.name, version.clone());
                 let lower = relation.name.to_ascii_lowercase();
@@ -187,7 +200,8 @@ impl<'p> Set<'p> {
     }
 
     /// What a package cannot be installed without.
-    fn needs(&self, package: &Package) -> Vec<Need> {
+    fn needs(&self, number: usize) -> Vec<Need> {
+        let package = &self.packages[number];
         let of_model = package.relations.get(&RelationKind::Depends).into_iter().flatten();
         let mut needs: Vec<Need> = of_model
             .map(|relation| Need {
@@ -196,6 +210,7 @@ impl<'p> Set<'p> {
                     Format::Rpm => relation.rpm(),
                 },
                 any: vec![relation.clone()],
+                conditional: false,
             })
             .collect();
         let written = |alternatives: &[Relation]| {
@@ -206,15 +221,23 @@ impl<'p> Set<'p> {
                 let texts = ["pre-depends", "depends"].into_iter();
                 for text in texts.filter_map(|key| package.deb.get(key)).flatten() {
                     let list = grammar::deb::parse(text, "depends").unwrap_or_default();
-                    needs.extend(list.into_iter().map(|any| Need { text: written(&any), any }));
+                    needs.extend(list.into_iter().map(|any| Need {
+                        text: written(&any),
+                        any,
+                        conditional: false,
+                    }));
                 }
             }
             Format::Rpm => {
                 for text in package.rpm.get("requires").into_iter().flatten() {
                     for expression in grammar::rpm::parse(text, "requires").unwrap_or_default() {
                         let text = expression.to_string();
-                        let all = all_of(expression).into_iter();
-                        needs.extend(all.map(|any| Need { text: text.clone(), any }));
+                        let all = self.all_of(&expression, number).into_iter();
+                        needs.extend(all.map(|Clause { any, conditional }| Need {
+                            text: text.clone(),
+                            any,
+                            conditional,
+                        }));
                     }
                 }
             }
@@ -232,23 +255,92 @@ impl<'p> Set<'p> {
         let package = &self.packages[number];
         let mut excluded = Vec::new();
         for key in keys {
-            for relation in texts(package, self.format, &[key]) {
-                let text = match self.format {
-                    Format::Deb => relation.deb(),
-                    Format::Rpm => relation.rpm(),
+            for expression in texts(package, self.format, &[key]) {
+                let text = match &expression {
+                    Expression::Simple(relation) if self.format == Format::Deb => relation.deb(),
+                    other => other.to_string(),
                 };
-                for (other, have) in self.provided.get(&relation.name).into_iter().flatten() {
-                    let by_name = self.packages[*other].rpm_name() == relation.name;
-                    if *other == number || *key == "obsoletes" && !by_name {
-                        continue;
-                    }
-                    if version::meets(self.format, have.as_deref(), relation.constraint.as_ref()) {
-                        excluded.push((text.clone(), *other));
+                for other in self.holds(&expression) {
+                    let by_name = match &expression {
+                        Expression::Simple(relation) => {
+                            self.packages[other].rpm_name() == relation.name
+                        }
+                        Expression::Rich { .. } => false,
+                    };
+                    if other != number && (*key != "obsoletes" || by_name) {
+                        excluded.push((text.clone(), other));
                     }
                 }
             }
         }
         excluded
+    }
+
+    /// The packages that a relation is about, where all of the set is installed; none where it does not hold for sure.
+    fn holds(&self, expression: &Expression) -> BTreeSet<usize> {
+        let (first, rest) = match expression {
+            Expression::Simple(relation) => {
+                let provided = self.provided.get(&relation.name).into_iter().flatten();
+                let met = |have: &Option<String>| {
+                    version::meets(self.format, have.as_deref(), relation.constraint.as_ref())
+                };
+                return provided.filter(|(_, have)| met(have)).map(|(number, _)| *number).collect();
+            }
+            Expression::Rich { first, rest } => (first, rest),
+        };
+        let mut found = self.holds(first);
+        for (op, operand) in rest {
+            let other = self.holds(operand);
+            match op {
+                RichOp::Or => found.extend(other),
+                RichOp::And | RichOp::If if found.is_empty() || other.is_empty() => {
+                    return BTreeSet::new();
+                }
+                RichOp::And | RichOp::If => found.extend(other),
+                RichOp::With => found.retain(|number| other.contains(number)),
+                RichOp::Without => found.retain(|number| !other.contains(number)),
+                // Whether something else is not installed is not known here.
+                RichOp::Unless | RichOp::Else => return BTreeSet::new(),
+            }
+        }
+        found
+    }
+
+    /// What a relation of an `.rpm` needs, each with its alternatives: all of them, where all of the set is installed.
+    fn all_of(&self, expression: &Expression, number: usize) -> Vec<Clause> {
+        let (first, rest) = match expression {
+            Expression::Simple(relation) => {
+                return vec![Clause { any: vec![relation.clone()], conditional: false }];
+            }
+            Expression::Rich { first, rest } => (first, rest),
+        };
+        let mut all = self.all_of(first, number);
+        for (op, operand) in rest {
+            match op {
+                RichOp::And | RichOp::With => all.extend(self.all_of(operand, number)),
+                RichOp::Or => {
+                    let other = self.all_of(operand, number);
+                    if all.len() * other.len() > MOST {
+                        return Vec::new();
+                    }
+                    let pairs = all.iter().flat_map(|one| other.iter().map(move |two| (one, two)));
+                    all = pairs.map(|(one, two)| one.or(two)).collect();
+                }
+                RichOp::Without => {}
+                RichOp::If => {
+                    let by = self.holds(operand);
+                    if by.is_empty() {
+                        return Vec::new();
+                    }
+                    let by_itself = by.contains(&number);
+                    all.iter_mut().for_each(|clause| clause.conditional |= !by_itself);
+                }
+                RichOp::Unless => return Vec::new(),
+                // Of a condition that holds.
+                RichOp::Else => {}
+            }
+        }
+        all
     }
 
     fn meet(&self, need: &Need, absent: &BTreeMap<String, String>) -> Met {
@@ -280,59 +372,41 @@ impl<'p> Set<'p> {
     }
 }
 
-/// The relations in texts of a package, where each stands for itself.
+/// The relations in texts of a package.
 fn texts<'p>(
     package: &'p Package,
     format: Format,
     keys: &'p [&'p str],
-) -> impl Iterator<Item = Relation> {
+) -> impl Iterator<Item = Expression> {
     let map = match format {
         Format::Deb => &package.deb,
         Format::Rpm => &package.rpm,
     };
     let all = keys.iter().filter_map(|key| Some((*key, map.get(*key)?)));
     all.flat_map(move |(key, texts)| {
-        texts.iter().flat_map(move |text| -> Vec<Relation> {
+        texts.iter().flat_map(move |text| -> Vec<Expression> {
             match format {
-                Format::Deb => grammar::deb::parse(text, key)
-                    .unwrap_or_default()
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-                Format::Rpm => {
-                    let read = grammar::rpm::parse(text, key).unwrap_or_default().into_iter();
-                    read.filter_map(|expression| match expression {
-                        Expression::Simple(relation) => Some(relation),
-                        Expression::Rich { .. } => None,
-                    })
-                    .collect()
+                Format::Deb => {
+                    let read = grammar::deb::parse(text, key).unwrap_or_default();
+                    read.into_iter().flatten().map(Expression::Simple).collect()
                 }
+                Format::Rpm => grammar::rpm::parse(text, key).unwrap_or_default(),
             }
         })
     })
 }
 
-/// What a relation of an `.rpm` needs in any case, as a list of alternatives: conditions are left out.
-fn all_of(expression: Expression) -> Vec<Vec<Relation>> {
-    match expression {
-        Expression::Simple(relation) => vec![vec![relation]],
-        Expression::Rich { first, rest } => match rest.first().map(|(op, _)| *op) {
-            None => all_of(*first),
-            Some(RichOp::And | RichOp::With) => {
-                let rest = rest.into_iter().flat_map(|(_, operand)| all_of(operand));
-                all_of(*first).into_iter().chain(rest).collect()
-            }
-            Some(RichOp::Or) => {
-                let operands = std::iter::once(*first).chain(rest.into_iter().map(|(_, one)| one));
-                let simple = operands.map(|operand| match operand {
-                    Expression::Simple(relation) => Some(relation),
-                    Expression::Rich { .. } => None,
-                });
-                simple.collect::<Option<Vec<_>>>().into_iter().collect()
-            }
-            Some(RichOp::Without) => all_of(*first),
-            Some(RichOp::If | RichOp::Unless | RichOp::Else) => Vec::new(),
-        },
+/// Alternatives, one of which is needed.
+struct Clause {
+    any: Vec<Relation>,
+    /// Whether it is needed beside another package alone.
+    conditional: bool,
+}
+
+impl Clause {
+    fn or(&self, other: &Self) -> Self {
+        let any = self.any.iter().chain(&other.any).cloned().collect();
+        Self { any, conditional: self.conditional || other.conditional }
     }
 }
 

@@ -353,6 +353,9 @@ impl<'a> Relating<'a> {
             }
             let kernels = Relation::exactly(format!("{own_name}-kernels"), &version);
             package.relate(RelationKind::Provides, kernels);
+            if kind == FileKind::Tests {
+                give(&mut package, &definition.relations.tests_group);
+            }
             made.push(package);
         }
         let mut package = self.package(definition, &own_name, spec, generic);

@@ -235,6 +235,14 @@ impl<'a> Relating<'a> {
             _ => with(group),
         };
         package.gpu_targets = known.map(|known| known.architectures.clone()).unwrap_or_default();
+        if !package.gpu_targets.is_empty() {
+            // Summaries of groups are long, and rpmlint wants descriptions to say more.
+            let text = format!(
+                "This package has the device code for these GPUs: {}.",
+                package.gpu_targets.join(", ")
+            );
+            kinds::add_paragraph(&mut package, &text);
+        }
         package
     }
 

@@ -116,7 +116,7 @@ pub(super) fn check(config: &PackagesConfig, version: &str, release: &str) -> Re
         let place = format!("package `{}`: ", definition.name);
         lists(&place, &definition.deb, &definition.rpm, None);
         for (of, relations) in definition.relations.all() {
-            let group = matches!(of, "group" | "shared").then_some("gfx110X");
+            let group = matches!(of, "group" | "shared" | "tests_group").then_some("gfx110X");
             lists(&format!("{place}relations.{of}."), &relations.deb, &relations.rpm, group);
         }
     }

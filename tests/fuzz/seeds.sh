@@ -13,7 +13,7 @@ seeds=$work/seeds
 cargo build --quiet --locked --manifest-path "$root/Cargo.toml" --bin gfxpack
 gfxpack=${CARGO_TARGET_DIR:-$root/target}/debug/gfxpack
 
-mkdir -p "$seeds"/{archive,bundle,ccob,code_object,elf_convert,inspect_deb,inspect_rpm,kpack,kpm,marker,tar}
+mkdir -p "$seeds"/{archive,bundle,ccob,code_object,elf_convert,inspect_deb,inspect_rpm,kpack,kpm,marker,payload_deb,payload_rpm,tar}
 
 # Copies files, called by their contents so that equal ones come once, up to a size that mutates well.
 take() {

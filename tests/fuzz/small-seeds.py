@@ -1,7 +1,9 @@
 """Small inputs of each format, written out by hand: python3 small-seeds.py SEEDS"""
 
+import gzip
 import hashlib
 import io
+import lzma
 import pathlib
 import struct
 import sys
@@ -139,7 +141,12 @@ LONG = [("./" + "n" * 150, tarfile.REGTYPE, b"x" * 700), ("./l", tarfile.SYMTYPE
 for members in FILES[:2], FILES, LONG, [("../../x", tarfile.REGTYPE, b""), ("/abs", tarfile.REGTYPE, b"")]:
     for form in tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT:
         try:
-            seed("tar", b"d" + tar(members, form))
+            plain = tar(members, form)
+            seed("tar", b"d" + plain)
+            for how, stream in (0, plain), (1, plain), (2, plain), (3, gzip.compress(plain, mtime=0)), (4, zstandard.compress(plain)):
+                seed("payload_deb", bytes([how + 8]) + stream)
+            seed("payload_deb", bytes([5]) + lzma.compress(plain, lzma.FORMAT_XZ, preset=0))
+            seed("payload_deb", bytes([6 + 16]) + lzma.compress(plain, lzma.FORMAT_ALONE, preset=0))
         except ValueError:
             # A name that the form cannot hold.
             pass
@@ -163,3 +170,40 @@ for which in range(5):
     for what in range(8):
         for how in range(5):
             seed("elf_convert", bytes([which]) + struct.pack("<4BQ", what, which, how, how, 1 << how))
+
+
+def cpio(members, stripped):
+    out = b""
+    for index, (name, size, content) in enumerate(members):
+        if stripped:
+            out += b"07070X%08x" % index
+        else:
+            fields = [index, 0o100644, 0, 0, 1, 0, size, 0, 0, 0, 0, len(name) + 1, 0]
+            out += b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+        out += bytes(-len(out) % 4) + content
+        out += bytes(-len(out) % 4)
+    fields = [0] * 11 + [11, 0]
+    return out + b"070701" + b"".join(b"%08x" % field for field in fields) + b"TRAILER!!!\0" + bytes(-(len(out) + 121) % 4)
+
+
+# The files that the header in targets/payload_rpm.rs lists.
+LISTED = [
+    ("./opt/dir", 0, b""),
+    ("./opt/a", 5, b"abcde"),
+    ("./opt/b", 0, b""),
+    ("./opt/c", 3, b"abc"),
+    ("./opt/empty", 0, b""),
+    ("./opt/link", 1, b"a"),
+    ("./opt/large", 70_000, bytes(70_000)),
+]
+for members in LISTED[:1], LISTED[:6], LISTED, LISTED[1:3]:
+    for stripped in False, True:
+        plain = cpio(members, stripped)
+        seed("payload_rpm", bytes([2 + 8]) + plain)
+        if len(plain) < 20_000:
+            seed("payload_rpm", bytes([0]) + plain)
+            seed("payload_rpm", bytes([1 + 16]) + plain)
+        seed("payload_rpm", bytes([3]) + gzip.compress(plain, mtime=0))
+        seed("payload_rpm", bytes([4 + 8]) + zstandard.compress(plain))
+        seed("payload_rpm", bytes([5]) + lzma.compress(plain, lzma.FORMAT_XZ, preset=0))
+        seed("payload_rpm", bytes([6 + 8]) + lzma.compress(plain, lzma.FORMAT_ALONE, preset=0))

@@ -11,7 +11,9 @@ use md5::{Digest, Md5};
 
 use super::decode::{Decoder, Tee};
 use super::error::PackageError;
-use super::report::{FileReport, MAX_FILES, Member, PackageReport, Script, installed_path, leaves};
+use super::report::{
+    FileReport, MAX_FILES, Member, PackageReport, Script, installed_path, leaves, readable,
+};
 use super::{Visit, tar};
 use crate::package::render::hex;
 use crate::read_at::{Cursor, ReadAt};
@@ -293,7 +295,7 @@ fn read_control(
     let mut md5sums = HashMap::new();
     let mut has_control = false;
     for (name, bytes) in texts {
-        let text = String::from_utf8_lossy(&bytes);
+        let text = readable(&bytes);
         match name.as_str() {
             "control" => {
                 has_control = true;
@@ -309,7 +311,7 @@ fn read_control(
                 let is_script = SCRIPTS.contains(&name.as_str());
                 let first = text.lines().next().and_then(|line| line.strip_prefix("#!"));
                 let interpreter = first.filter(|_| is_script).map(|line| line.trim().to_owned());
-                let (size, text) = (bytes.len() as u64, text.clone().into_owned());
+                let (size, text) = (bytes.len() as u64, text.clone());
                 let script = Script { name, interpreter, size, text };
                 let list = if is_script { &mut report.scripts } else { &mut report.control_files };
                 list.push(script);
@@ -465,7 +467,7 @@ fn data_file(
         link: entry.link.as_ref().filter(|_| matches!(kind, "symlink" | "hard link")).map(|link| {
             match kind {
                 "hard link" => installed_path(link),
-                _ => String::from_utf8_lossy(link).into_owned(),
+                _ => readable(link),
             }
         }),
         digest,

@@ -1,5 +1,7 @@
 //! What is reported of a package, whatever its format.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
@@ -46,14 +48,14 @@ pub struct Script {
     pub interpreter: Option<String>,
     /// Its size in bytes.
     pub size: u64,
-    /// Its text; bytes that are not UTF-8 are replaced.
+    /// Its text, with `\xff` for a byte that is no UTF-8.
     pub text: String,
 }
 
 /// An installed file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileReport {
-    /// Absolute; bytes that are not UTF-8 are replaced.
+    /// Absolute, with `\xff` for a byte that is no UTF-8.
     pub path: String,
     /// `file`, `directory`, `symlink`, `hard link`, `device`, `fifo`, `socket`.
     #[serde(rename = "type")]
@@ -105,9 +107,20 @@ fn as_map<S: serde::Serializer, V: Serialize>(
 pub fn installed_path(name: &[u8]) -> String {
     let below = name.strip_prefix(b".").filter(|rest| rest.is_empty() || rest.starts_with(b"/"));
     let name = below.unwrap_or(name);
-    let text = String::from_utf8_lossy(name);
-    let trimmed = text.trim_matches('/');
-    format!("/{trimmed}")
+    format!("/{}", readable(name).trim_matches('/'))
+}
+
+/// A text, with `\xff` for each byte that is no UTF-8, so that names that differ stay different.
+pub fn readable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // A string takes all.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
 }
 
 /// Whether a path would leave the place where the package is unpacked.

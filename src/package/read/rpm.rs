@@ -14,7 +14,7 @@ use super::Visit;
 use super::cpio;
 use super::decode::{Decoder, Tee};
 use super::error::PackageError;
-use super::report::{FileReport, Member, PackageReport, Script, installed_path, leaves};
+use super::report::{FileReport, Member, PackageReport, Script, installed_path, leaves, readable};
 use super::rpm_header::Header;
 use crate::date;
 use crate::package::render::hex;
@@ -388,13 +388,15 @@ fn scripts(header: &Header, report: &mut PackageReport) -> Result<(), PackageErr
 }
 
 fn files(header: &Header, report: &mut PackageReport) -> Result<(), PackageError> {
-    let names = header.strings(1117)?;
+    let texts =
+        |tag| Ok(header.raw_strings(tag)?.into_iter().map(readable).collect::<Vec<String>>());
+    let names = texts(1117)?;
     let count = names.len();
-    let (folders, places) = (header.strings(1118)?, header.numbers(1116)?);
+    let (folders, places) = (texts(1118)?, header.numbers(1116)?);
     let modes = header.numbers(1030)?;
     let sizes = if header.has(5008) { header.numbers(5008)? } else { header.numbers(1028)? };
     let (mtimes, flags) = (header.numbers(1034)?, header.numbers(1037)?);
-    let (digests, links) = (header.strings(1035)?, header.strings(1036)?);
+    let (digests, links) = (header.strings(1035)?, texts(1036)?);
     let (users, groups) = (header.strings(1039)?, header.strings(1040)?);
     let (devices, inodes) = (header.numbers(1095)?, header.numbers(1096)?);
     same_length(

@@ -104,20 +104,24 @@ impl Pieces {
 impl Front<'_> {
     /// The length depends on neither digests nor sizes.
     pub(super) fn build(&self, digests: &Digests, sizes: &Sizes) -> io::Result<Pieces> {
-        let header =
-            Header::from_entries(self.entries(digests, sizes), IndexTag::RPMTAG_HEADERIMMUTABLE);
+        let names = Names::of(self.list);
+        let entries = self.entries(digests, sizes, &names);
+        let header = Header::from_entries(entries, IndexTag::RPMTAG_HEADERIMMUTABLE);
         let name = self.package.rpm_name();
         let lead = Lead::new(&format!("{name}-{}", self.package.full_version()));
         let signature = Header::new_empty();
         let mut metadata = PackageMetadata { lead, signature, header };
-        let header = metadata.header_bytes().map_err(io::Error::other)?;
+        let mut header = metadata.header_bytes().map_err(io::Error::other)?;
+        names.put_into(&mut header)?;
         metadata.signature = signature_header(&header, sizes);
         let mut bytes = Vec::new();
         metadata.write(&mut bytes).map_err(io::Error::other)?;
+        let start = bytes.len() - header.len();
+        bytes[start..].copy_from_slice(&header);
         Ok(Pieces { bytes, header })
     }
 
-    fn entries(&self, digests: &Digests, sizes: &Sizes) -> Vec<HeaderEntry> {
+    fn entries(&self, digests: &Digests, sizes: &Sizes, names: &Names<'_>) -> Vec<HeaderEntry> {
         let Self { package, preamble, .. } = self;
         let mut entries = Vec::new();
         let mut put = |tag: u32, data: IndexData| entries.push(HeaderEntry::new(tag, data));
@@ -171,7 +175,10 @@ impl Front<'_> {
             Compression::None => put(1126, string("")),
         }
         put(1132, string(format!("{arch}-linux")));
-        put(5062, string("utf-8"));
+        // As rpmbuild: it says what all texts of the header are in, and nothing where one is not.
+        if names.are_utf8() {
+            put(5062, string("utf-8"));
+        }
         put(5092, strings([&digests.payload]));
         put(5093, IndexData::Int32(vec![SHA256]));
         put(5097, strings([&digests.archive]));
@@ -202,12 +209,17 @@ impl Front<'_> {
             }
         }
         if !self.list.is_empty() {
-            self.file_entries(digests, &mut put);
+            self.file_entries(digests, names, &mut put);
         }
         entries
     }
 
-    fn file_entries(&self, digests: &Digests, put: &mut impl FnMut(u32, IndexData)) {
+    fn file_entries(
+        &self,
+        digests: &Digests,
+        names: &Names<'_>,
+        put: &mut impl FnMut(u32, IndexData),
+    ) {
         let list = self.list;
         let numbers =
             |of: &dyn Fn(&Listed<'_>) -> u32| IndexData::Int32(list.iter().map(of).collect());
@@ -227,13 +239,7 @@ impl Front<'_> {
                 _ => "",
             })),
         );
-        put(
-            1036,
-            strings(list.iter().map(|file| match file.content {
-                Content::Symlink(target) => target,
-                _ => "",
-            })),
-        );
+        put(LINK_TARGETS, stand_ins(&names.link_targets));
         put(1037, numbers(&|file| file.flags()));
         put(1039, strings(list.iter().map(|_| "root")));
         put(1040, strings(list.iter().map(|_| "root")));
@@ -241,16 +247,9 @@ impl Front<'_> {
         put(1095, numbers(&|_| 1));
         put(1096, numbers(&|file| file.stat.inode));
         put(1097, strings(list.iter().map(|_| "")));
-        let (mut dirs, mut dir_indexes) = (Dictionary::default(), Vec::new());
-        let mut names = Vec::new();
-        for file in list {
-            let (dir, name) = file.split();
-            dir_indexes.push(dirs.index(&dir));
-            names.push(name);
-        }
-        put(1116, IndexData::Int32(dir_indexes));
-        put(1117, strings(names));
-        put(1118, IndexData::StringArray(dirs.strings));
+        put(1116, IndexData::Int32(names.dir_indexes.clone()));
+        put(BASE_NAMES, stand_ins(&names.base_names));
+        put(DIR_NAMES, stand_ins(&names.dir_names));
         if list.iter().any(|file| !file.capabilities.is_empty()) {
             put(5010, strings(list.iter().map(|file| file.capabilities)));
         }
@@ -261,23 +260,99 @@ impl Front<'_> {
     }
 }
 
-/// Strings that are stored once.
-#[derive(Default)]
-struct Dictionary {
-    strings: Vec<String>,
-    indexes: HashMap<String, u32>,
+/// `RPMTAG_FILELINKTOS`, `RPMTAG_BASENAMES`, `RPMTAG_DIRNAMES`: the texts that can have other bytes than UTF-8.
+const LINK_TARGETS: u32 = 1036;
+const BASE_NAMES: u32 = 1117;
+const DIR_NAMES: u32 = 1118;
+
+/// The names of the files, as bytes. Linux has no encoding of names, and rpm takes them as they are.
+struct Names<'a> {
+    base_names: Vec<&'a [u8]>,
+    /// Each once.
+    dir_names: Vec<Vec<u8>>,
+    /// Of each file, in `dir_names`.
+    dir_indexes: Vec<u32>,
+    /// Empty for what is no symbolic link.
+    link_targets: Vec<&'a [u8]>,
 }
 
-impl Dictionary {
-    fn index(&mut self, text: &str) -> u32 {
-        if let Some(index) = self.indexes.get(text) {
-            return *index;
+impl<'a> Names<'a> {
+    fn of(list: &[Listed<'a>]) -> Self {
+        let mut names = Self {
+            base_names: Vec::with_capacity(list.len()),
+            dir_names: Vec::new(),
+            dir_indexes: Vec::with_capacity(list.len()),
+            link_targets: Vec::with_capacity(list.len()),
+        };
+        let mut indexes: HashMap<Vec<u8>, u32> = HashMap::new();
+        for file in list {
+            let (dir, name) = file.split();
+            let next = u32::try_from(indexes.len()).expect("a header has fewer strings");
+            let index = *indexes.entry(dir).or_insert_with_key(|dir| {
+                names.dir_names.push(dir.clone());
+                next
+            });
+            names.dir_indexes.push(index);
+            names.base_names.push(name);
+            names.link_targets.push(match file.content {
+                Content::Symlink(target) => target,
+                _ => b"",
+            });
         }
-        let index = u32::try_from(self.strings.len()).expect("a header has fewer strings");
-        self.strings.push(text.to_owned());
-        self.indexes.insert(text.to_owned(), index);
-        index
+        names
     }
+
+    fn are_utf8(&self) -> bool {
+        all_utf8(&self.base_names) && all_utf8(&self.dir_names) && all_utf8(&self.link_targets)
+    }
+
+    /// Puts names that are not UTF-8 in the place of their stand-ins.
+    fn put_into(&self, header: &mut [u8]) -> io::Result<()> {
+        put_names(header, LINK_TARGETS, &self.link_targets)?;
+        put_names(header, BASE_NAMES, &self.base_names)?;
+        put_names(header, DIR_NAMES, &self.dir_names)
+    }
+}
+
+fn all_utf8<T: AsRef<[u8]>>(names: &[T]) -> bool {
+    names.iter().all(|name| std::str::from_utf8(name.as_ref()).is_ok())
+}
+
+/// The names as the `rpm` crate takes them, whose texts are UTF-8: others with `?` for each byte that is not ASCII, which
+/// keeps their length.
+fn stand_ins<T: AsRef<[u8]>>(names: &[T]) -> IndexData {
+    strings(names.iter().map(|name| {
+        let name = name.as_ref();
+        std::str::from_utf8(name).map_or_else(
+            |_| name.iter().map(|&b| if b.is_ascii() { char::from(b) } else { '?' }).collect(),
+            str::to_owned,
+        )
+    }))
+}
+
+/// Puts the names of a tag in the place of their stand-ins. A header begins with eight bytes of magic, the number of
+/// entries of its index and the size of its store; an entry is tag, type, offset in the store, count.
+fn put_names<T: AsRef<[u8]>>(header: &mut [u8], tag: u32, names: &[T]) -> io::Result<()> {
+    if all_utf8(names) {
+        return Ok(());
+    }
+    let text: Vec<u8> = names.iter().flat_map(|name| [name.as_ref(), b"\0"].concat()).collect();
+    let place = (|| {
+        let word =
+            |at: usize| header.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
+        let entries = word(8)? as usize;
+        let entry = (0..entries).map(|i| 16 + i * 16).find(|&at| word(at) == Some(tag))?;
+        let start = 16 + entries * 16 + word(entry + 8)? as usize;
+        Some(start..start + text.len())
+    })();
+    let place = place.and_then(|place| header.get_mut(place)).filter(|place| {
+        let same =
+            |(found, name): (&u8, &u8)| found == name || (*found == b'?' && !name.is_ascii());
+        place.iter().zip(&text).all(same)
+    });
+    let wrong = || io::Error::other(format!("the names of tag {tag} are not where they should be"));
+    place.ok_or_else(wrong)?.copy_from_slice(&text);
+    Ok(())
 }
 
 fn signature_header(header: &[u8], sizes: &Sizes) -> Header<IndexSignatureTag> {

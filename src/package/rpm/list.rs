@@ -68,10 +68,10 @@ pub(super) struct Listed<'a> {
 pub(super) enum Content<'a> {
     Dir,
     File(&'a Source),
-    Symlink(&'a str),
+    Symlink(&'a [u8]),
 }
 
-impl Listed<'_> {
+impl<'a> Listed<'a> {
     /// `RPMTAG_FILEFLAGS`.
     pub(super) fn flags(&self) -> u32 {
         const CONFIG_NOREPLACE: u32 = 1 | 1 << 4;
@@ -91,11 +91,11 @@ impl Listed<'_> {
     }
 
     /// Directory (with slashes on both sides) and name.
-    pub(super) fn split(&self) -> (String, &str) {
-        let path = self.path.as_str().expect("names were checked to be UTF-8");
-        match path.rsplit_once('/') {
-            Some((dir, name)) => (format!("/{dir}/"), name),
-            None => ("/".to_owned(), path),
+    pub(super) fn split(&self) -> (Vec<u8>, &'a [u8]) {
+        let path = self.path.as_bytes();
+        match path.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => ([b"/", &path[..=slash]].concat(), &path[slash + 1..]),
+            None => (b"/".to_vec(), path),
         }
     }
 }
@@ -146,8 +146,7 @@ pub(super) fn list<'a>(members: &'a [Member<'a>]) -> Vec<Listed<'a>> {
             MemberKind::File { source, size } => (0o100_000, size, Content::File(source)),
             MemberKind::HardLink { to, size } => (0o100_000, size, Content::File(sources[to].0)),
             MemberKind::Symlink(target) => {
-                let text = std::str::from_utf8(target).expect("targets were checked to be UTF-8");
-                (0o120_000, target.len() as u64, Content::Symlink(text))
+                (0o120_000, target.len() as u64, Content::Symlink(target))
             }
         };
         let mode = if kind == 0o120_000 { 0o777 } else { member.mode };

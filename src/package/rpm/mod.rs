@@ -291,7 +291,7 @@ fn write_payload(
         archive.member(&name, &stat).map_err(failed)?;
         match file.content {
             Content::Dir => {}
-            Content::Symlink(target) => archive.content(target.as_bytes()).map_err(failed)?,
+            Content::Symlink(target) => archive.content(target).map_err(failed)?,
             Content::File(_) if !with_content => {}
             Content::File(source) => {
                 let mut sha256 = Sha256::new();

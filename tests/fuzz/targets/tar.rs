@@ -4,7 +4,7 @@
 #![no_main]
 
 use gfxpack::inspect::{Content, inspect};
-use gfxpack_fuzz::{bounded, file, fix_sums};
+use gfxpack_fuzz::{bounded, file, fix_sums, one_file};
 use libfuzzer_sys::fuzz_target;
 
 const CONTROL: &str = "Package: p\nVersion: 1\nArchitecture: all\n";
@@ -36,19 +36,3 @@ fuzz_target!(|data: &[u8]| {
         assert!(report.installed_bytes <= tar.len() as u64, "no file is larger than its tar");
     }
 });
-
-fn one_file(name: &str, content: &[u8]) -> Vec<u8> {
-    let mut tar = vec![0; 512];
-    tar[..name.len()].copy_from_slice(name.as_bytes());
-    tar[100..108].copy_from_slice(b"0000644\0");
-    tar[108..116].copy_from_slice(b"0000000\0");
-    tar[116..124].copy_from_slice(b"0000000\0");
-    tar[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
-    tar[136..148].copy_from_slice(b"00000000000\0");
-    tar[156] = b'0';
-    tar[257..265].copy_from_slice(b"ustar\x0000");
-    tar.extend(content);
-    tar.resize(tar.len().next_multiple_of(512) + 1024, 0);
-    fix_sums(&mut tar);
-    tar
-}
