@@ -2,6 +2,7 @@
 //! publication is about to be decided. The input is only read.
 
 use std::collections::HashMap;
+use std::env;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sha2::{Digest, Sha256};
 
 use super::record::Record;
-use super::store::{OWN, Repository, Stored, mtime};
+use super::store::{OWN, Places, Settings, Stored, mtime};
 use super::{apt, components, publish, rpm};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
@@ -30,6 +31,8 @@ pub struct Options<'a> {
     pub rpm_signer: Option<&'a Signer>,
     /// The SHA-256 that files have to have, where it is known.
     pub known: Option<&'a HashMap<PathBuf, [u8; 32]>>,
+    /// Only look: nothing is written to the repository, and what waits stays where it is.
+    pub only_look: bool,
 }
 
 /// A package that waits.
@@ -117,8 +120,8 @@ fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>) -> Result<(
 }
 
 /// Refuses what lies in the repository itself.
-fn apart(repository: &Repository, paths: &[PathBuf]) -> Result<()> {
-    let own = fs::canonicalize(repository.dir()).ok();
+fn apart(places: &Places, paths: &[PathBuf]) -> Result<()> {
+    let own = fs::canonicalize(&places.dir).ok();
     let within = paths.iter().filter(|path| {
         let path = fs::canonicalize(path).ok();
         own.as_ref().zip(path).is_some_and(|(own, path)| path.starts_with(own))
@@ -144,19 +147,29 @@ fn format(path: &Path) -> Option<Format> {
 
 /// Brings the packages in. All faults are told.
 pub(super) fn bring(
-    repository: &Repository,
+    places: &Places,
+    settings: &Settings,
     paths: &[PathBuf],
     options: Options<'_>,
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<Waiting>> {
     if options.known.is_none() {
-        apart(repository, paths)?;
+        apart(places, paths)?;
     }
     let inputs = find(paths)?;
-    let incoming = repository.places.incoming();
-    fs::create_dir_all(&incoming).map_err(|e| Error::output("cannot make", &incoming, e))?;
-    let components = components::Rules::new(&repository.state.settings)?;
+    let mut incoming = places.incoming();
+    // What is only looked at is signed elsewhere, for the digest that it will have.
+    let mut elsewhere = None;
+    if !options.only_look {
+        fs::create_dir_all(&incoming).map_err(|e| Error::output("cannot make", &incoming, e))?;
+    } else if options.rpm_signer.is_some() {
+        let dir =
+            tempfile::tempdir().map_err(|e| Error::output("cannot make", env::temp_dir(), e))?;
+        dir.path().clone_into(&mut incoming);
+        elsewhere = Some(dir);
+    }
+    let components = components::Rules::new(settings)?;
     monitor.begin("reading packages", inputs.iter().map(|input| input.size).sum());
     let number = AtomicUsize::new(0);
     let done = jobs.drive(&inputs, |input| {
@@ -167,6 +180,7 @@ pub(super) fn bring(
         waiting
     });
     monitor.end();
+    drop(elsewhere);
     let (mut waiting, mut faults) = (Vec::new(), Vec::new());
     for one in done {
         match one {
@@ -185,7 +199,10 @@ fn one(
 ) -> Result<Waiting> {
     let Input { path, format, .. } = input;
     let signer = options.rpm_signer.filter(|_| *format == Format::Rpm);
-    let mut sha256 = copy(path, &file, options.link && signer.is_none())?;
+    let stays = options.only_look && signer.is_none();
+    let file = if stays { path.clone() } else { file };
+    let mut sha256 =
+        if stays { digest(&file)? } else { copy(path, &file, options.link && signer.is_none())? };
     if let Some(known) = options.known.and_then(|known| known.get(path))
         && *known != sha256
     {
@@ -219,6 +236,9 @@ fn one(
         }
         Format::Rpm => rpm::pool_path(&facts.name, &facts.version, &facts.arch),
     };
+    if options.only_look && signer.is_some() {
+        fs::remove_file(&file).map_err(|e| Error::output("cannot remove", &file, e))?;
+    }
     let record = Record {
         name: facts.name,
         version: facts.version,

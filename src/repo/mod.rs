@@ -24,6 +24,7 @@ mod intake;
 pub mod publish;
 pub mod record;
 pub mod rpm;
+mod settings;
 pub mod store;
 pub mod work;
 

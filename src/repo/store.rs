@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::closed::Left;
 use super::publish;
 use super::record::Record;
 use super::rpm::Compression;
@@ -30,7 +31,7 @@ const MAGIC: &[u8] = b"gfxpack repository 1\n";
 const MAX_STATE: u64 = 4 << 30;
 const LEVEL: i32 = 1;
 
-/// What was said when the repository was made.
+/// What was said when the repository was made, or later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// `Suite` of the Release, and the directory below `dists/`.
@@ -56,6 +57,9 @@ pub struct Settings {
     pub keep_days: u32,
     /// How the documents of `rpm/repodata` are compressed.
     pub rpm_compression: Compression,
+    /// `Description` of the Release, for people; nothing where it is left out.
+    #[serde(default)]
+    pub description: Option<String>,
 }
 
 impl Default for Settings {
@@ -72,6 +76,7 @@ impl Default for Settings {
             keep_publications: 3,
             keep_days: 2,
             rpm_compression: Compression::Zstd,
+            description: None,
         }
     }
 }
@@ -120,7 +125,7 @@ pub struct Old {
 /// All that is known of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// What was said when it was made.
+    /// What it is called and how it is published.
     pub settings: Settings,
     /// Number of the newest publication; 0 before the first.
     pub publication: u64,
@@ -140,6 +145,9 @@ pub struct State {
     /// Fingerprint of the key that it is signed with, where that is known.
     #[serde(default)]
     pub key: Option<String>,
+    /// Packages of which no version is left and that clients may have, as far as these would be held back by others.
+    #[serde(default)]
+    pub left: Vec<Left>,
 }
 
 impl State {
@@ -155,6 +163,7 @@ impl State {
             old: Vec::new(),
             fixed: Vec::new(),
             key: None,
+            left: Vec::new(),
         }
     }
 
@@ -211,6 +220,11 @@ impl Places {
     /// What the program keeps.
     pub fn own(&self) -> PathBuf {
         self.dir.join(OWN)
+    }
+
+    /// Where a package's file is.
+    pub fn file(&self, record: &Record) -> PathBuf {
+        self.dir.join(record.file())
     }
 
     pub fn state(&self) -> PathBuf {
@@ -307,11 +321,6 @@ impl Repository {
     /// The repository's directory.
     pub fn dir(&self) -> &Path {
         &self.places.dir
-    }
-
-    /// Where a package's file is.
-    pub fn file(&self, record: &Record) -> PathBuf {
-        self.places.dir.join(record.file())
     }
 }
 

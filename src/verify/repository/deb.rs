@@ -1,7 +1,7 @@
 //! The indices of an apt repository: `InRelease` or `Release`, and the `Packages` that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -32,9 +32,33 @@ pub(super) fn read(
     }
     suites.sort();
     for name in suites {
+        // Of a suite that was called otherwise, what those clients ask for who have read it.
+        if only_old(&dists.join(&name)).map_err(cannot)? {
+            continue;
+        }
         suite(listing, &name, keys, log);
     }
     Ok(())
+}
+
+/// Whether there is nothing in a directory or below it but indices by their digests.
+fn only_old(dir: &Path) -> io::Result<bool> {
+    let mut dirs = vec![dir.to_owned()];
+    let mut has_old = false;
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                return Ok(false);
+            }
+            if entry.file_name() == "by-hash" {
+                has_old = true;
+            } else {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    Ok(has_old)
 }
 
 /// Size and SHA-256 of an index, as the Release has them.
