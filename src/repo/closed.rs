@@ -172,7 +172,7 @@ fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Record>> {
     let mut views: BTreeMap<(Format, &str), Vec<&Record>> = BTreeMap::new();
     for format in of_format {
         let of: Vec<&Record> =
-            packages.iter().map(|one| &one.record).filter(|one| one.format() == format).collect();
+            packages.iter().map(|one| &*one.record).filter(|one| one.format() == format).collect();
         let mut archs: BTreeSet<&str> = of.iter().map(|record| record.arch.as_str()).collect();
         if archs.len() > 1 {
             archs.remove(common(format));

@@ -202,13 +202,14 @@ fn gone(before: &State, indices: &[Indices]) -> Indices {
         indices.iter().flat_map(|one| &one.fixed).map(|fixed| fixed.path.as_str()).collect();
     let gone = before.fixed.iter().filter(|path| !now.contains(path.as_str()));
     let gone = gone.map(|path| Fixed { path: path.clone(), content: Content::Gone });
-    Indices { named: Vec::new(), fixed: gone.collect() }
+    Indices { fixed: gone.collect(), ..Indices::default() }
 }
 
 /// The state after a publication, and the files that go away with it.
 fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<String>) {
     let Next { settings, packages, left: in_mind, date, signed } = next;
     let publication = before.publication + 1;
+    let blocks = indices.iter().flat_map(|one| one.blocks.iter().cloned()).collect();
     let named: Vec<String> = indices
         .iter()
         .flat_map(|indices| &indices.named)
@@ -222,12 +223,12 @@ fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<St
     let pool = packages.iter().map(|stored| stored.record.file());
     let needed: HashSet<String> = pool.chain(named.iter().cloned()).collect();
     let gone = |path: &String| !needed.contains(path);
-    let old = |path, sha256| Old { path, sha256, since: publication, date };
+    let since_now = |path, sha256| Old { path, sha256, since: publication, date };
     let mut olds: Vec<Old> = before.old.iter().filter(|old| gone(&old.path)).cloned().collect();
     let indices = before.named.iter().filter(|path| gone(path));
-    olds.extend(indices.map(|path| old(path.clone(), None)));
+    olds.extend(indices.map(|path| since_now(path.clone(), None)));
     let left = before.packages.iter().map(|stored| (stored.record.file(), stored.record.sha256));
-    olds.extend(left.filter(|(path, _)| gone(path)).map(|(path, sha)| old(path, Some(sha))));
+    olds.extend(left.filter(|(path, _)| gone(path)).map(|(path, sha)| since_now(path, Some(sha))));
     let is_kept = |old: &Old| {
         publication - old.since < settings.keep_publications
             || date - old.date < i64::from(settings.keep_days) * DAY
@@ -237,9 +238,20 @@ fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<St
     let mut remove: Vec<String> = over.into_iter().map(|old| old.path).collect();
     remove.sort();
     let Signed { signed, key } = signed;
-    let left = in_mind;
-    let state =
-        State { settings, publication, date, signed, packages, named, old: kept, fixed, key, left };
+    let (old, left) = (kept, in_mind);
+    let state = State {
+        settings,
+        publication,
+        date,
+        signed,
+        packages,
+        named,
+        old,
+        fixed,
+        key,
+        left,
+        blocks,
+    };
     (state, remove)
 }
 
@@ -443,6 +455,7 @@ mod tests {
                 fixed("deb/dists/Release", release),
                 fixed("deb/dists/InRelease", Content::Bytes(text.into())),
             ],
+            blocks: Vec::new(),
         }
     }
 

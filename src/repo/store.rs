@@ -13,10 +13,12 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::apt::Block;
 use super::closed::Left;
 use super::publish;
 use super::record::Record;
@@ -102,8 +104,8 @@ impl Settings {
 /// A package of the repository, and how to see that its file is still the one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// What is known of it.
-    pub record: Record,
+    /// What is known of it. Lists of packages share it.
+    pub record: Arc<Record>,
     /// When the file was last written, in nanoseconds since 1970, as the file system says.
     pub mtime: i64,
 }
@@ -148,6 +150,9 @@ pub struct State {
     /// Packages of which no version is left and that clients may have, as far as these would be held back by others.
     #[serde(default)]
     pub left: Vec<Left>,
+    /// Pieces of compressed indices of the newest publication.
+    #[serde(default)]
+    pub blocks: Vec<Block>,
 }
 
 impl State {
@@ -164,6 +169,7 @@ impl State {
             fixed: Vec::new(),
             key: None,
             left: Vec::new(),
+            blocks: Vec::new(),
         }
     }
 

@@ -169,8 +169,8 @@ impl Run<'_> {
         };
         let change = self.change(places, state, action)?;
         let mut outcome = Outcome {
-            added: change.added.iter().map(|one| (&one.stored.record).into()).collect(),
-            removed: change.removed.iter().map(Listed::from).collect(),
+            added: change.added.iter().map(|one| (&*one.stored.record).into()).collect(),
+            removed: change.removed.iter().map(|record| (&**record).into()).collect(),
             same: change.same,
             packages: change.packages.len(),
             published: None,
@@ -259,7 +259,7 @@ impl Run<'_> {
         date: i64,
     ) -> Result<Vec<Indices>> {
         let of = |format| {
-            let of = packages.iter().map(|stored| &stored.record);
+            let of = packages.iter().map(|stored| &*stored.record);
             of.filter(|record| record.format() == format).collect::<Vec<_>>()
         };
         let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
@@ -269,7 +269,8 @@ impl Run<'_> {
         // Without packages it is not known for whom it is to be.
         let is_empty = packages.is_empty();
         if is_empty || is_published(state, Format::Deb) || !debs.is_empty() {
-            indices.push(apt::indices(&debs, settings, date, signer, self.jobs)?);
+            let kept = &state.blocks;
+            indices.push(apt::indices(&debs, settings, date, signer, kept, self.jobs)?);
         }
         if is_empty || is_published(state, Format::Rpm) || !rpms.is_empty() {
             indices.push(rpm::indices(&rpms, settings, date, signer, self.jobs)?);
@@ -389,5 +390,5 @@ fn unchanged(places: &Places, packages: &mut [Stored], added: &[intake::Waiting]
 
 /// The packages of a repository, for people and programs.
 pub fn list(packages: &[Stored]) -> Vec<Listed> {
-    packages.iter().map(|stored| (&stored.record).into()).collect()
+    packages.iter().map(|stored| (&*stored.record).into()).collect()
 }
