@@ -9,13 +9,19 @@ pub(crate) struct Buffers {
     kept: Mutex<Vec<Vec<u8>>>,
     most: usize,
     times: usize,
+    cut: bool,
 }
 
 impl Buffers {
     /// None so far; at most `most` bytes will wait here. Nobody gets a buffer over `times` as large as
     /// what it is for.
     pub fn new(most: usize, times: usize) -> Self {
-        Self { kept: Mutex::default(), most, times }
+        Self { kept: Mutex::default(), most, times, cut: false }
+    }
+
+    /// The same where sizes fall: what a buffer has over its size is freed, since nothing larger will come.
+    pub fn falling(most: usize, times: usize) -> Self {
+        Self { cut: true, ..Self::new(most, times) }
     }
 
     /// A buffer with room for `size` bytes. It may hold something.
@@ -24,7 +30,14 @@ impl Buffers {
         let fits = size..=size.saturating_mul(self.times);
         let fitting = (0..kept.len()).filter(|&i| fits.contains(&kept[i].capacity()));
         match fitting.min_by_key(|&i| kept[i].capacity()) {
-            Some(i) => kept.swap_remove(i),
+            Some(i) => {
+                let mut buffer = kept.swap_remove(i);
+                if self.cut {
+                    buffer.truncate(size);
+                    buffer.shrink_to(size);
+                }
+                buffer
+            }
             None => {
                 // One that does not fit makes room for the new one.
                 kept.pop();

@@ -257,8 +257,8 @@ fn verify(
 }
 
 /// How much more memory bundles may take that wait for their hashes, than other data in flight. Those
-/// of real databases have 60 to 80 MiB of code: with less, hardly two would be hashed together.
-const BUNDLES: u64 = 4;
+/// of real databases have 60 to 80 MiB of code, and eight are hashed together.
+const BUNDLES: u64 = 8;
 
 /// Opens every file once and keeps what is found out. Returns the bytes of all files.
 fn look_at_files(

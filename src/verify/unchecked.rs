@@ -36,7 +36,7 @@ impl Unchecked {
         let buffers = usize::try_from(memory).unwrap_or(usize::MAX);
         Self {
             most: memory,
-            buffers: Arc::new(Buffers::new(buffers, 2)),
+            buffers: Arc::new(Buffers::falling(buffers, 2)),
             state: Mutex::default(),
             changed: Condvar::new(),
         }

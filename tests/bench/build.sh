@@ -79,11 +79,13 @@ if [ "${PACK:-yes}" != no ]; then
     printf 'Name: %s\nVersion: 1\nRelease: 1\nSummary: bench\nLicense: MIT\nAutoReqProv: no\n%%description\nbench\n%%install\ncp -al %s/opt %%{buildroot}/opt\n%%files\n/opt/rocm\n' \
       "$name" "$tree" > "$work/trees/$name.spec"
   done
+  # Two rpmbuild at once fail where both make one of these.
+  rpmdirs="mkdir -p '$work/out'/{BUILD,BUILDROOT,SOURCES,SPECS,SRPMS,RPMS/x86_64}"
   debs="find '$work/trees' -mindepth 1 -maxdepth 1 -type d -print0 | xargs -0 -P2 -I{} dpkg-deb -Zzstd -z3 --root-owner-group -b {} '$work/out' > /dev/null"
-  rpms="find '$work/trees' -name '*.spec' -print0 | xargs -0 -n1 -P2 rpmbuild -bb --quiet --nodebuginfo --define '_topdir $work/out' --define '_binary_payload w3.zstdio' --define '__os_install_post %{nil}' --define '_build_id_links none' > /dev/null 2>&1"
+  rpms="find '$work/trees' -name '*.spec' -print0 | xargs -0 -n1 -P2 rpmbuild -bb --quiet --nodebuginfo --define '_topdir $work/out' --define '_binary_payload w3.zstdio' --define '__os_install_post %{nil}' --define '_build_id_links none' > '$work/rpmbuild.log' 2>&1 || { tail -20 '$work/rpmbuild.log' >&2; exit 1; }"
   for ((run = 0; run < runs; run++)); do
     measure package "'$gfxpack' package --artifacts-dir '$work/recombined' $how --jobs 2 --output-dir '$work/out/p'"
-    measure pack "$debs; $rpms"
+    measure pack "$rpmdirs; $debs; $rpms"
   done
   rows+=(package pack)
   rm -rf "$work/trees" "$work/recombined"

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Holds a converted library against the fat one it was made from.
+"""Holds a converted library or program against the fat one it was made from.
 
     before_after.py [--sysroot DIR] BEFORE AFTER
 
@@ -8,6 +8,7 @@
   libraries that this machine does not have. A stand-in defines what BEFORE asks of it, under the
   versions asked for; the one for the HIP runtime is made of tests/fixtures/runtime/standin.c, whose log
   tells that AFTER registers the same wrappers, with the magic HIPK, a marker, and co_index = position.
+  A program is started, with another `main` (no_main.c).
 
 --sysroot names a directory with another C library (usr/lib/x86_64-linux-gnu and a loader in it), for
 files that want a newer one than the machine's.
@@ -68,9 +69,14 @@ class Machine:
             self.search.append(os.path.join(sysroot, LIBRARIES))
             self.loader = os.path.join(sysroot, LIBRARIES, "ld-linux-x86-64.so.2")
         self.load = os.path.join(scratch, "load")
-        compiled = run(["gcc", "-O1", os.path.join(RUNTIME, "load.c"), "-o", self.load, "-ldl"])
-        if compiled.returncode:
-            sys.exit(f"before_after.py: gcc: {compiled.stderr}")
+        self.no_main = os.path.join(scratch, "no_main.so")
+        for source, *how in (
+            [os.path.join(RUNTIME, "load.c"), "-o", self.load, "-ldl"],
+            [os.path.join(HERE, "no_main.c"), "-shared", "-fPIC", "-o", self.no_main, "-ldl"],
+        ):
+            compiled = run(["gcc", "-O1", source, *how])
+            if compiled.returncode:
+                sys.exit(f"before_after.py: gcc: {compiled.stderr}")
 
     def under_loader(self, arguments, **env):
         return run([self.loader, "--library-path", ":".join(self.search), *arguments], env=env)
@@ -79,12 +85,16 @@ class Machine:
         listed = self.under_loader([path], LD_TRACE_LOADED_OBJECTS="1")
         return re.findall(r"^\s*(\S+) => not found", listed.stdout, re.MULTILINE)
 
-    def dlopen(self, path):
+    def start(self, path):
         """What went wrong, if anything, and what the stand-in for the runtime was told."""
         log = os.path.join(self.scratch, "log")
         if os.path.exists(log):
             os.remove(log)
-        done = self.under_loader([self.load, os.path.abspath(path)], GFXPACK_STANDIN_LOG=log)
+        path = os.path.abspath(path)
+        if " INTERP " in run(["readelf", "--segments", "--wide", path]).stdout:
+            done = self.under_loader(["--preload", self.no_main, path], GFXPACK_STANDIN_LOG=log, LD_BIND_NOW="1")
+        else:
+            done = self.under_loader([self.load, path], GFXPACK_STANDIN_LOG=log)
         told = []
         if os.path.exists(log):
             with open(log, encoding="utf-8") as lines:
@@ -178,11 +188,11 @@ def main():
         missing = machine.missing(before)
         if missing:
             stand_ins(machine, before, missing)
-        error, told_before = machine.dlopen(before)
+        error, told_before = machine.start(before)
         if error:
             print(f"before_after.py: {before} itself does not load: {error}", file=sys.stderr)
         loads = error is None
-        error, told_after = machine.dlopen(after)
+        error, told_after = machine.start(after)
         if loads and error:
             faults.append(f"does not load: {error}")
         if loads and not told_before:
