@@ -22,7 +22,7 @@ pub(super) fn index(packages: &[(&Package, &Record)]) -> (Vec<u8>, Vec<Range<usi
     let (mut begin, mut before) = (0, "");
     for (package, part) in packages {
         let size = out.len() - begin;
-        let begins = package.name != before && hash(&package.name) % ONE_OF == 0;
+        let begins = package.name != before && hash(&package.name).is_multiple_of(ONE_OF);
         if size >= MOST || size >= LEAST && begins {
             pieces.push(begin..out.len());
             begin = out.len();
@@ -50,4 +50,53 @@ fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::record::Part;
+    use super::*;
+
+    fn package(n: usize, version: &str) -> Package {
+        let name = format!("bench{n:05}");
+        let control = format!("Package: {name}\nDescription: {}\n", "word ".repeat(120));
+        Package {
+            name,
+            version: version.into(),
+            arch: "amd64".into(),
+            path: format!("pool/{n}_{version}"),
+            size: 1,
+            sha256: [7; 32],
+            built: 0,
+            part: Part::Deb(Record { control, files: Vec::new() }),
+        }
+    }
+
+    fn pieces(packages: &[Package]) -> Vec<String> {
+        let of = packages.iter().filter_map(|package| match &package.part {
+            Part::Deb(part) => Some((package, part)),
+            Part::Rpm(_) => None,
+        });
+        let (text, pieces) = index(&of.collect::<Vec<_>>());
+        let pieces: Vec<String> =
+            pieces.into_iter().map(|at| String::from_utf8(text[at].to_vec()).unwrap()).collect();
+        assert_eq!(pieces.concat().into_bytes(), text);
+        pieces
+    }
+
+    #[test]
+    fn what_comes_changes_the_piece_that_it_is_in() {
+        let mut packages: Vec<Package> = (0..8000).map(|n| package(n, "1")).collect();
+        let before = pieces(&packages);
+        assert!(before.len() > 5, "{}", before.len());
+        let (last, others) = before.split_last().unwrap();
+        assert!(others.iter().all(|piece| (LEAST..MOST + 4096).contains(&piece.len())));
+        assert!(last.len() < MOST + 4096);
+        // In the middle, many of one name.
+        packages.splice(4000..4000, (0..50).map(|n| package(3999, &format!("2.{n}"))));
+        let after = pieces(&packages);
+        let changed = after.iter().filter(|piece| !before.contains(piece)).count();
+        assert!((1..=2).contains(&changed), "{changed} of {}", after.len());
+        assert_eq!(pieces(&[]), Vec::<String>::new());
+    }
 }
