@@ -6,28 +6,26 @@ use std::ops::Range;
 use super::{Package, Record};
 
 /// A piece has at least so many bytes, unless it is the last.
-const LEAST: usize = 512 << 10;
+const LEAST: usize = 64 << 10;
 /// One that has more ends with the next stanza.
-const MOST: usize = 2 << 20;
-/// Of so many names one begins a piece, where the one before has its least.
-const ONE_OF: u64 = 64;
+const MOST: usize = 1536 << 10;
+/// In so many bytes one stanza begins a piece. Most pieces end by this, as the others move what comes after them.
+const USUAL: u64 = 512 << 10;
 
 /// The index of these packages, in their order, and the pieces that it is compressed in.
 ///
-/// Where a piece begins depends on the name of a package, not on how many bytes are before: what comes or goes changes the
+/// Whether a piece begins with a stanza depends on that, not on how many bytes are before: what comes or goes changes the
 /// piece that it is in, and those around it stay what they were.
 pub(super) fn index(packages: &[(&Package, &Record)]) -> (Vec<u8>, Vec<Range<usize>>) {
     let mut out = String::new();
     let mut pieces = Vec::new();
-    let (mut begin, mut before) = (0, "");
+    let mut begin = 0;
     for (package, part) in packages {
         let size = out.len() - begin;
-        let begins = package.name != before && hash(&package.name).is_multiple_of(ONE_OF);
-        if size >= MOST || size >= LEAST && begins {
+        if size >= MOST || size >= LEAST && begins(package, part) {
             pieces.push(begin..out.len());
             begin = out.len();
         }
-        before = &package.name;
         if !out.is_empty() {
             out.push('\n');
         }
@@ -45,15 +43,18 @@ pub(super) fn index(packages: &[(&Package, &Record)]) -> (Vec<u8>, Vec<Range<usi
     (out.into_bytes(), pieces)
 }
 
-/// FNV-1a.
-fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// Whether a piece may begin with this package: the more often, the longer its stanza is.
+fn begins(package: &Package, part: &Record) -> bool {
+    // The digest of its file is as good as dice.
+    let mut dice = [0; 8];
+    dice.copy_from_slice(&package.sha256[..8]);
+    u64::from_le_bytes(dice) / (u64::MAX / USUAL) < part.control.len() as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::super::super::record::Part;
     use super::*;
 
@@ -66,7 +67,7 @@ mod tests {
             arch: "amd64".into(),
             path: format!("pool/{n}_{version}"),
             size: 1,
-            sha256: [7; 32],
+            sha256: Sha256::digest(format!("{n} {version}")).into(),
             built: 0,
             part: Part::Deb(Record { control, files: Vec::new() }),
         }
@@ -91,6 +92,7 @@ mod tests {
         assert!(before.len() > 5, "{}", before.len());
         let (last, others) = before.split_last().unwrap();
         assert!(others.iter().all(|piece| (LEAST..MOST + 4096).contains(&piece.len())));
+        assert!(others.iter().filter(|piece| piece.len() < MOST).count() > others.len() / 2);
         assert!(last.len() < MOST + 4096);
         // In the middle, many of one name.
         packages.splice(4000..4000, (0..50).map(|n| package(3999, &format!("2.{n}"))));
