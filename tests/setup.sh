@@ -13,6 +13,8 @@ packages=(
   apt apt-utils dpkg dpkg-dev rpm rpm2cpio
   # Install them from repositories, as Fedora and openSUSE do.
   createrepo-c dnf zypper
+  # Make apt repositories, to compare with.
+  aptly reprepro
   # Judges of packages.
   lintian rpmlint
   # Run plans of builds, and are killed.

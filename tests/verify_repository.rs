@@ -423,6 +423,53 @@ const DAMAGES: &[Damage<Side>] = damages! {
             .replacen("href=\"Packages/", "href=\"../rpm/Packages/", 1))
     };
 
+    "index missing under its SHA512" APT "repo-index" |v| {
+        fs::remove_dir_all(v.at("dists/stable/main/binary-amd64/by-hash/SHA512")).unwrap()
+    };
+    "another SHA512 of an index than of its SHA256, signed" APT "repo-index" |v| {
+        let text = v.text();
+        let (before, after) = text.split_once("SHA512:\n").unwrap();
+        v.top_text(&format!("{before}SHA512:\n{}", after.replace(['1', '2'], "3")))
+    };
+    "component without an index, signed" APT "repo-index" |v| {
+        v.top_text(&v.text().replace("Components: main", "Components: main more"))
+    };
+    "valid until before its date, signed" APT "repo-index" |v| {
+        let until = "Valid-Until: Thu, 01 Jan 2015 00:00:00 +0000\nAcquire-By-Hash";
+        v.top_text(&v.text().replace("Acquire-By-Hash", until))
+    };
+    "package for another architecture in an index, signed" APT "repo-entry" |v| {
+        v.edit(|text| text.replacen("Architecture: amd64", "Architecture: arm64", 1))
+    };
+    "two packages of one name and version, signed" BOTH "repo-entry" |v| {
+        let (path, other) = (v.package(), v.package().with_file_name("other"));
+        let (good, mut bytes) = (fs::read(&path).unwrap(), fs::read(&path).unwrap());
+        // A signature, or the time of a member.
+        let at = if v.side == Deb { 27 } else { 30 };
+        bytes[at] ^= 1;
+        fs::write(other, &bytes).unwrap();
+        v.edit(|text| {
+            let ends = if v.side == Deb { "\n\n" } else { "</package>\n" };
+            let mine = digest(&good);
+            let one = text.split_inclusive(ends).find(|one| one.contains(&mine)).unwrap();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let second = one.replace(&mine, &digest(&bytes)).replace(name, "other");
+            let begins = one.find(if v.side == Deb { "Package:" } else { "<package " }).unwrap();
+            text.replacen(one, &format!("{one}{}", &second[begins..]), 1)
+        })
+    };
+    "file left out of the list of files, signed" RPM "repo-entry" |v| {
+        let old = v.find(&["-filelists.xml"]);
+        let text = String::from_utf8(zstd::decode_all(&fs::read(&old).unwrap()[..]).unwrap()).unwrap();
+        let from = text.find("  <file>").unwrap();
+        let to = from + text[from..].find('\n').unwrap() + 1;
+        v.document(&old, [&text[..from], &text[to..]].concat().as_bytes())
+    };
+    "repomd.xml.key of another key" RPM "repo-signature" |v| {
+        let other = Signer::from_key(&other_key(), None).unwrap();
+        fs::write(v.at("repodata/repomd.xml.key"), other.public_key().unwrap().to_armored().unwrap()).unwrap()
+    };
+
     "package deleted" BOTH "repo-file" |v| fs::remove_file(v.package()).unwrap();
     "package cut in half" BOTH "repo-file" |v| cut(&v.package());
     "bit flipped in a package" BOTH "repo-file" |v| flip(&v.package(), 30);

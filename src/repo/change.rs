@@ -4,6 +4,7 @@
 //! and people compare them. So other bytes under a name that is taken are refused.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use globset::Glob;
 
@@ -21,7 +22,7 @@ pub(super) struct Change {
     /// Which of them are new.
     pub added: Vec<Waiting>,
     /// Which are left out.
-    pub removed: Vec<Record>,
+    pub removed: Vec<Arc<Record>>,
     /// How many of those to add were there.
     pub same: usize,
 }
@@ -149,7 +150,7 @@ pub(super) fn remove(
             }
         }
         if goes {
-            change.removed.push(record.clone());
+            change.removed.push(Arc::clone(record));
         } else {
             change.packages.push(stored.clone());
         }
@@ -173,7 +174,7 @@ pub(super) fn prune(state: &State, keep: usize) -> Change {
         let seen = count.entry((record.format(), &record.name, &record.arch)).or_default();
         *seen += 1;
         if *seen > keep {
-            change.removed.push(record.clone());
+            change.removed.push(Arc::clone(record));
         } else {
             change.packages.push(stored.clone());
         }

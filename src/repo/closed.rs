@@ -8,16 +8,22 @@
 //! 1. Take the newest version of every package (without those that another of them replaces). Each of their
 //!    relations to exact versions that is to a package of this repository must be satisfied by one of these newest
 //!    packages, by its name or by what it provides.
-//! 2. A package of which no version is left, and whose exact relations the newest packages satisfied before,
+//! 2. A package of which no version is left, and whose exact relations the newest packages satisfied when it left,
 //!    and would not any more, would keep those who have it from upgrading: one of the newest packages must replace
 //!    it (`Replaces` and `Breaks` or `Conflicts`; `Obsoletes`), or what it needs must stay.
+//!
+//! What leaves is kept in mind ([`Left`]): a group that leaves first, with what it needs unchanged, and the generic package that
+//! goes on later would strand clients as both at once would. It is forgotten when a package of its name comes back, and when
+//! its fault was told and published all the same, since it would be told for ever.
 //!
 //! Relations to ranges of versions, and to packages that are not here, are for the clients to resolve.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::record::{Record, Relations};
-use super::store::Stored;
+use super::store::{State, Stored};
 use crate::error::Error;
 use crate::package::Format;
 use crate::package::spec::{Op, Relation};
@@ -25,6 +31,44 @@ use crate::package::version::{compare, meets};
 
 /// So many faults are told one by one.
 const TOLD: usize = 20;
+
+/// A package of which no version is left in the repository, and that clients may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Whether it is an `.rpm`.
+    rpm: bool,
+    /// Its name.
+    name: String,
+    /// The newest version that there was.
+    version: String,
+    /// Its architecture.
+    arch: String,
+    /// Its relations to exact versions that the newest packages met when it left, each with its alternatives.
+    needs: Vec<Vec<Relation>>,
+}
+
+impl Left {
+    fn format(&self) -> Format {
+        if self.rpm { Format::Rpm } else { Format::Deb }
+    }
+
+    /// One of those that leave now, unless it needs nothing exactly.
+    fn of(record: &Record, needs: Vec<Vec<Relation>>) -> Option<Self> {
+        let (name, version, arch) =
+            (record.name.clone(), record.version.clone(), record.arch.clone());
+        let rpm = record.format() == Format::Rpm;
+        (!needs.is_empty()).then_some(Self { rpm, name, version, arch, needs })
+    }
+}
+
+/// What there is to say of a publication.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// Why clients could not upgrade to it, or install what is newest there.
+    pub faults: Vec<Error>,
+    /// What is to be kept in mind where it is published.
+    pub left: Vec<Left>,
+}
 
 /// The newest packages that one kind of client sees.
 struct Newest<'a> {
@@ -77,10 +121,9 @@ impl<'a> Newest<'a> {
     }
 
     /// Whether another of the newest packages takes the place of a version of this name.
-    fn is_replaced(&self, record: &Record) -> bool {
-        self.replaced.get(&record.name).into_iter().flatten().any(|(by, old)| {
-            *by != record.name && meets(self.format, Some(&record.version), old.constraint.as_ref())
-        })
+    fn is_replaced(&self, name: &str, version: &str) -> bool {
+        let mut by = self.replaced.get(name).into_iter().flatten();
+        by.any(|(by, old)| by != name && meets(self.format, Some(version), old.constraint.as_ref()))
     }
 
     /// The exact relations to packages of this repository, each with its alternatives.
@@ -114,18 +157,22 @@ impl<'a> Newest<'a> {
     }
 }
 
-/// What of each architecture's packages clients see together.
-fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Record>> {
-    let common = |format| match format {
+/// The architecture of packages for every machine.
+fn common(format: Format) -> &'static str {
+    match format {
         Format::Deb => "all",
         Format::Rpm => "noarch",
-    };
+    }
+}
+
+/// What of each architecture's packages clients see together.
+fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Record>> {
     let of_format: BTreeSet<Format> =
         packages.iter().map(|stored| stored.record.format()).collect();
     let mut views: BTreeMap<(Format, &str), Vec<&Record>> = BTreeMap::new();
     for format in of_format {
         let of: Vec<&Record> =
-            packages.iter().map(|one| &one.record).filter(|one| one.format() == format).collect();
+            packages.iter().map(|one| &*one.record).filter(|one| one.format() == format).collect();
         let mut archs: BTreeSet<&str> = of.iter().map(|record| record.arch.as_str()).collect();
         if archs.len() > 1 {
             archs.remove(common(format));
@@ -139,18 +186,25 @@ fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Record>> {
     views
 }
 
-/// Why clients could not upgrade from `before` to `after`, or install what is newest there.
-pub(super) fn check(before: &[Stored], after: &[Stored]) -> Vec<Error> {
+/// Checks what would become of `before` with these packages.
+pub(super) fn check(before: &State, after: &[Stored]) -> Checked {
     let mut told: BTreeSet<String> = BTreeSet::new();
-    let old_views = views(before);
-    for ((format, arch), packages) in views(after) {
-        let nothing = Vec::new();
+    let key = |one: &Left| (one.format(), one.name.clone(), one.arch.clone());
+    let mut left: BTreeMap<_, Left> =
+        before.left.iter().map(|one| (key(one), one.clone())).collect();
+    let mut forgotten = BTreeSet::new();
+    let (old_views, new_views) = (views(&before.packages), views(after));
+    let seen: BTreeSet<(Format, &str)> =
+        old_views.keys().chain(new_views.keys()).copied().collect();
+    let nothing = Vec::new();
+    for (format, arch) in seen {
         let old = old_views.get(&(format, arch)).unwrap_or(&nothing);
+        let packages = new_views.get(&(format, arch)).unwrap_or(&nothing);
         let old = Newest::of(old, format, HashSet::new());
         // What was here and is not any more does not come from elsewhere.
-        let newest = Newest::of(&packages, format, old.names.clone());
+        let newest = Newest::of(packages, format, old.names.clone());
         for (record, relations) in newest.packages.values() {
-            if newest.is_replaced(record) {
+            if newest.is_replaced(&record.name, &record.version) {
                 continue;
             }
             for need in newest.exact(relations).filter(|need| !newest.is_met(need)) {
@@ -164,22 +218,43 @@ pub(super) fn check(before: &[Stored], after: &[Stored]) -> Vec<Error> {
         }
         let names: HashSet<&str> = packages.iter().map(|record| record.name.as_str()).collect();
         for (record, relations) in old.packages.values() {
-            if names.contains(record.name.as_str()) || newest.is_replaced(record) {
+            let needs = newest.exact(relations).filter(|need| old.is_met(need));
+            if let Some(one) = Left::of(record, needs.cloned().collect())
+                && !names.contains(record.name.as_str())
+            {
+                left.insert(key(&one), one);
+            }
+        }
+        let is_seen = |one: &&Left| {
+            one.format() == format && (one.arch == arch || one.arch == common(format))
+        };
+        for one in left.values().filter(is_seen) {
+            if names.contains(one.name.as_str()) {
+                forgotten.insert(key(one));
                 continue;
             }
-            let stuck = newest
-                .exact(relations)
-                .filter(|need| old.is_met(need))
-                .find(|need| !newest.is_met(need));
-            if let Some(need) = stuck {
+            // Where nothing is left, there is nothing to go on to.
+            if packages.is_empty() || newest.is_replaced(&one.name, &one.version) {
+                continue;
+            }
+            if let Some(need) = one.needs.iter().find(|need| !newest.is_met(need)) {
                 told.insert(format!(
-                    "{} is gone and nothing replaces it: who has it keeps {}",
-                    record.called(),
+                    "{} {} {} is gone and nothing replaces it: who has it keeps {}",
+                    one.name,
+                    one.version,
+                    one.arch,
                     newest.text(need)
                 ));
+                forgotten.insert(key(one));
             }
         }
     }
+    left.retain(|key, _| !forgotten.contains(key));
+    Checked { faults: faults(told), left: left.into_values().collect() }
+}
+
+/// Faults, the first of them one by one.
+fn faults(told: BTreeSet<String>) -> Vec<Error> {
     let more = told.len().saturating_sub(TOLD);
     let mut faults: Vec<Error> = told.into_iter().take(TOLD).map(Error::failed).collect();
     if more > 0 {

@@ -1,7 +1,9 @@
 //! Bringing package files in: each is copied, digested and read, and waits in `.gfxpack/incoming` until the
 //! publication is about to be decided. The input is only read.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::env;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +12,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest, Sha256};
 
-use super::record::Record;
-use super::store::{OWN, Repository, Stored, mtime};
+use super::record::{Facts, Record};
+use super::store::{OWN, Places, Settings, Stored, mtime};
 use super::{apt, components, publish, rpm};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
+use crate::package::read::PackageError;
 use crate::package::{Format, sign};
 use crate::progress::Monitor;
-use crate::read_at::OpenFile;
+use crate::read_at::{OpenFile, ReadAt};
 use crate::sign::Signer;
 use crate::streams;
 
@@ -30,6 +33,8 @@ pub struct Options<'a> {
     pub rpm_signer: Option<&'a Signer>,
     /// The SHA-256 that files have to have, where it is known.
     pub known: Option<&'a HashMap<PathBuf, [u8; 32]>>,
+    /// Only look: nothing is written to the repository, and what waits stays where it is.
+    pub only_look: bool,
 }
 
 /// A package that waits.
@@ -117,8 +122,8 @@ fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>) -> Result<(
 }
 
 /// Refuses what lies in the repository itself.
-fn apart(repository: &Repository, paths: &[PathBuf]) -> Result<()> {
-    let own = fs::canonicalize(repository.dir()).ok();
+fn apart(places: &Places, paths: &[PathBuf]) -> Result<()> {
+    let own = fs::canonicalize(&places.dir).ok();
     let within = paths.iter().filter(|path| {
         let path = fs::canonicalize(path).ok();
         own.as_ref().zip(path).is_some_and(|(own, path)| path.starts_with(own))
@@ -144,19 +149,29 @@ fn format(path: &Path) -> Option<Format> {
 
 /// Brings the packages in. All faults are told.
 pub(super) fn bring(
-    repository: &Repository,
+    places: &Places,
+    settings: &Settings,
     paths: &[PathBuf],
     options: Options<'_>,
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<Waiting>> {
     if options.known.is_none() {
-        apart(repository, paths)?;
+        apart(places, paths)?;
     }
     let inputs = find(paths)?;
-    let incoming = repository.places.incoming();
-    fs::create_dir_all(&incoming).map_err(|e| Error::output("cannot make", &incoming, e))?;
-    let components = components::Rules::new(&repository.state.settings)?;
+    let mut incoming = places.incoming();
+    // What is only looked at is signed elsewhere, for the digest that it will have.
+    let mut elsewhere = None;
+    if !options.only_look {
+        fs::create_dir_all(&incoming).map_err(|e| Error::output("cannot make", &incoming, e))?;
+    } else if options.rpm_signer.is_some() {
+        let dir =
+            tempfile::tempdir().map_err(|e| Error::output("cannot make", env::temp_dir(), e))?;
+        dir.path().clone_into(&mut incoming);
+        elsewhere = Some(dir);
+    }
+    let components = components::Rules::new(settings)?;
     monitor.begin("reading packages", inputs.iter().map(|input| input.size).sum());
     let number = AtomicUsize::new(0);
     let done = jobs.drive(&inputs, |input| {
@@ -167,6 +182,7 @@ pub(super) fn bring(
         waiting
     });
     monitor.end();
+    drop(elsewhere);
     let (mut waiting, mut faults) = (Vec::new(), Vec::new());
     for one in done {
         match one {
@@ -185,9 +201,15 @@ fn one(
 ) -> Result<Waiting> {
     let Input { path, format, .. } = input;
     let signer = options.rpm_signer.filter(|_| *format == Format::Rpm);
-    let mut sha256 = copy(path, &file, options.link && signer.is_none())?;
+    let stays = options.only_look && signer.is_none();
+    let file = if stays { path.clone() } else { file };
+    let mut read = if stays {
+        Digested::of(&file, |_| Ok(()))?
+    } else {
+        copy(path, &file, options.link && signer.is_none())?
+    };
     if let Some(known) = options.known.and_then(|known| known.get(path))
-        && *known != sha256
+        && *known != read.sha256
     {
         return Err(Error::failed(
             "a package of that repository is not what it was when it was added",
@@ -198,13 +220,15 @@ fn one(
     }
     if let Some(signer) = signer {
         sign::file(&file, signer, None)?;
-        sha256 = digest(&file)?;
+        read = Digested::of(&file, |_| Ok(()))?;
     }
-    let (open, size, mtime) = open(&file)?;
-    let reader = OpenFile::new(open, size);
-    let facts = match format {
-        Format::Deb => apt::read(&reader),
-        Format::Rpm => rpm::read(&reader),
+    let (size, sha256) = (read.size, read.sha256);
+    let (mtime, facts) = match read.whole {
+        Some(bytes) => (file_time(&file)?, facts(*format, &bytes)),
+        None => {
+            let (open, size, mtime) = open(&file)?;
+            (mtime, facts(*format, &OpenFile::new(open, size)))
+        }
     };
     let facts = facts.map_err(|e| {
         Error::failed(format!("is no usable .{} package", format.as_str()))
@@ -219,6 +243,9 @@ fn one(
         }
         Format::Rpm => rpm::pool_path(&facts.name, &facts.version, &facts.arch),
     };
+    if options.only_look && signer.is_some() {
+        fs::remove_file(&file).map_err(|e| Error::output("cannot remove", &file, e))?;
+    }
     let record = Record {
         name: facts.name,
         version: facts.version,
@@ -229,7 +256,19 @@ fn one(
         built: facts.built,
         part: facts.part,
     };
-    Ok(Waiting { stored: Stored { record, mtime }, file, source: path.clone() })
+    Ok(Waiting { stored: Stored { record: record.into(), mtime }, file, source: path.clone() })
+}
+
+fn facts(format: Format, reader: &dyn ReadAt) -> Result<Facts, PackageError> {
+    match format {
+        Format::Deb => apt::read(reader),
+        Format::Rpm => rpm::read(reader),
+    }
+}
+
+fn file_time(file: &Path) -> Result<i64, Error> {
+    let metadata = fs::metadata(file).map_err(|e| Error::io("cannot read", file, e))?;
+    Ok(mtime(&metadata))
 }
 
 fn open(file: &Path) -> Result<(File, u64, i64), Error> {
@@ -241,43 +280,76 @@ fn open(file: &Path) -> Result<(File, u64, i64), Error> {
 
 /// Links a file that a server of another user may read; of a symbolic link, what that leads to.
 fn link_readable(from: &Path, to: &Path) -> io::Result<()> {
-    let from = from.canonicalize()?;
-    if from.metadata()?.permissions().mode() & 0o004 == 0 {
+    let mut metadata = fs::symlink_metadata(from)?;
+    let mut target = Cow::Borrowed(from);
+    if metadata.is_symlink() {
+        target = from.canonicalize()?.into();
+        metadata = target.metadata()?;
+    }
+    if metadata.permissions().mode() & 0o004 == 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    fs::hard_link(from, to)
+    fs::hard_link(target, to)
 }
 
-/// Copies or links a file; returns its SHA-256.
-fn copy(from: &Path, to: &Path, link: bool) -> Result<[u8; 32], Error> {
+/// Copies or links a file, and reads it.
+fn copy(from: &Path, to: &Path, link: bool) -> Result<Digested, Error> {
     if link && link_readable(from, to).is_ok() {
-        return digest(to);
+        return Digested::of(to, |_| Ok(()));
     }
     let cannot = |e| Error::output("cannot write", to, e);
     let mut out = File::create(to).map_err(cannot)?;
     // A server of another user reads it.
     out.set_permissions(Permissions::from_mode(0o644)).map_err(cannot)?;
-    sum(from, |bytes| out.write_all(bytes).map_err(cannot))
+    Digested::of(from, |bytes| out.write_all(bytes).map_err(cannot))
 }
 
 /// The SHA-256 of a file.
 pub(super) fn digest(path: &Path) -> Result<[u8; 32], Error> {
-    sum(path, |_| Ok(()))
+    Digested::of(path, |_| Ok(())).map(|read| read.sha256)
 }
 
-/// The SHA-256 of a file, of which `each` gets every part.
-fn sum(path: &Path, mut each: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<[u8; 32], Error> {
-    let mut input = File::open(path).map_err(|e| Error::io("cannot open", path, e))?;
-    let mut sha256 = Sha256::new();
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        let n = streams::some(&mut input, &mut buffer)
-            .map_err(|e| Error::io("cannot read", path, e))?;
-        if n == 0 {
-            return Ok(sha256.finalize().into());
+/// A file that was read from its beginning to its end.
+struct Digested {
+    size: u64,
+    sha256: [u8; 32],
+    /// Its content, where that is small: it need not be read again.
+    whole: Option<Vec<u8>>,
+}
+
+/// Files are read in pieces of this size; what fits into one is small.
+const PIECE: usize = 256 << 10;
+
+impl Digested {
+    /// Reads a file, of which `each` gets every part.
+    fn of(path: &Path, mut each: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<Self, Error> {
+        let cannot = |e| Error::io("cannot read", path, e);
+        let mut input = File::open(path).map_err(|e| Error::io("cannot open", path, e))?;
+        // No more memory than is needed: thousands of large pieces are given to the system and taken back. One byte
+        // more shows the end.
+        let expected = input.metadata().map_err(cannot)?.len();
+        let room = usize::try_from(expected).unwrap_or(PIECE).min(PIECE) + 1;
+        let mut buffer = vec![0; room];
+        let (mut sha256, mut size, mut filled) = (Sha256::new(), 0_u64, 0);
+        loop {
+            let n = streams::some(&mut input, &mut buffer[filled..]).map_err(cannot)?;
+            let new = &buffer[filled..filled + n];
+            sha256.update(new);
+            each(new)?;
+            size += n as u64;
+            filled += n;
+            if n == 0 {
+                let is_whole = size == filled as u64;
+                buffer.truncate(filled);
+                let sha256 = sha256.finalize().into();
+                return Ok(Self { size, sha256, whole: is_whole.then_some(buffer) });
+            }
+            if filled == buffer.len() {
+                // More than was expected, or than a piece: what is read is not kept.
+                filled = 0;
+                buffer.resize(PIECE, 0);
+            }
         }
-        sha256.update(&buffer[..n]);
-        each(&buffer[..n])?;
     }
 }
 

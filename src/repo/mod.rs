@@ -24,6 +24,7 @@ mod intake;
 pub mod publish;
 pub mod record;
 pub mod rpm;
+mod settings;
 pub mod store;
 pub mod work;
 
@@ -46,6 +47,8 @@ pub struct Indices {
     /// Files with names that stay the same, in the order in which they are to be replaced: what refers to
     /// everything else last (`InRelease`, `repomd.xml`).
     pub fixed: Vec<Fixed>,
+    /// Pieces of compressed indices, which those of the next publication may have as well.
+    pub blocks: Vec<apt::Block>,
 }
 
 /// An index whose name follows from its content.

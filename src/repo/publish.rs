@@ -24,7 +24,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::store::{OWN, Old, Places, Repository, State, Stored};
+use super::closed::Left;
+use super::store::{OWN, Old, Places, Repository, Settings, State, Stored};
 use super::{Content, Fixed, Indices};
 use crate::error::{Error, Result};
 use crate::msgpack;
@@ -86,8 +87,23 @@ pub struct Published {
     pub publication: u64,
     /// Its date in seconds since 1970.
     pub date: i64,
-    /// Files of older publications that went away.
-    pub removed_files: usize,
+    /// Files of older publications that went away, sorted, below the repository's directory.
+    pub removed_files: Vec<String>,
+}
+
+/// What a publication consists of, beside its indices.
+#[derive(Debug)]
+pub struct Next {
+    /// What the repository is called, and how long old files stay.
+    pub settings: Settings,
+    /// All packages, sorted.
+    pub packages: Vec<Stored>,
+    /// Packages that are to be kept in mind.
+    pub left: Vec<Left>,
+    /// Its date in seconds since 1970.
+    pub date: i64,
+    /// By whom it is signed.
+    pub signed: Signed,
 }
 
 /// Whether a publication is signed, and the fingerprint of the key where that is known.
@@ -99,18 +115,17 @@ pub struct Signed {
     pub key: Option<String>,
 }
 
-/// Publishes `packages` with these indices, as of `date`.
+/// Publishes what is next, with these indices.
 pub fn publish(
     repository: &mut Repository,
-    packages: Vec<Stored>,
+    next: Next,
     mut indices: Vec<Indices>,
     arrivals: Vec<Arrival>,
-    date: i64,
-    signed: Signed,
 ) -> Result<Published> {
     let places = repository.places.clone();
     indices.push(gone(&repository.state, &indices));
-    let (state, remove) = next_state(&repository.state, packages, &indices, date, signed);
+    let date = next.date;
+    let (state, remove) = next_state(&repository.state, next, &indices);
     intend(&places, &arrivals, &indices)?;
     let mut new = Vec::new();
     for arrival in arrivals {
@@ -122,12 +137,18 @@ pub fn publish(
     prepare(&places, indices, &state, &mut plan, &mut new)?;
     decide(&places, &new)?;
     finish(&places)?;
-    let removed_files = plan.remove.len();
-    let published = Published { publication: state.publication, date, removed_files };
+    let published = Published { publication: state.publication, date, removed_files: plan.remove };
     // First, so that nothing of it is taken for what was not decided.
     repository.state = state;
     remove_file(&places.arrivals())?;
     Ok(published)
+}
+
+/// What [`publish`] would make of `before`. Nothing is looked at or written.
+pub(super) fn foresee(before: &State, next: Next, indices: &[Indices]) -> Published {
+    let date = next.date;
+    let (state, removed_files) = next_state(before, next, indices);
+    Published { publication: state.publication, date, removed_files }
 }
 
 /// Notes what is about to come to places where nothing is, packages and indices called after their content.
@@ -181,18 +202,14 @@ fn gone(before: &State, indices: &[Indices]) -> Indices {
         indices.iter().flat_map(|one| &one.fixed).map(|fixed| fixed.path.as_str()).collect();
     let gone = before.fixed.iter().filter(|path| !now.contains(path.as_str()));
     let gone = gone.map(|path| Fixed { path: path.clone(), content: Content::Gone });
-    Indices { named: Vec::new(), fixed: gone.collect() }
+    Indices { fixed: gone.collect(), ..Indices::default() }
 }
 
 /// The state after a publication, and the files that go away with it.
-fn next_state(
-    before: &State,
-    packages: Vec<Stored>,
-    indices: &[Indices],
-    date: i64,
-    signed: Signed,
-) -> (State, Vec<String>) {
+fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<String>) {
+    let Next { settings, packages, left: in_mind, date, signed } = next;
     let publication = before.publication + 1;
+    let blocks = indices.iter().flat_map(|one| one.blocks.iter().cloned()).collect();
     let named: Vec<String> = indices
         .iter()
         .flat_map(|indices| &indices.named)
@@ -206,13 +223,12 @@ fn next_state(
     let pool = packages.iter().map(|stored| stored.record.file());
     let needed: HashSet<String> = pool.chain(named.iter().cloned()).collect();
     let gone = |path: &String| !needed.contains(path);
-    let old = |path, sha256| Old { path, sha256, since: publication, date };
+    let since_now = |path, sha256| Old { path, sha256, since: publication, date };
     let mut olds: Vec<Old> = before.old.iter().filter(|old| gone(&old.path)).cloned().collect();
     let indices = before.named.iter().filter(|path| gone(path));
-    olds.extend(indices.map(|path| old(path.clone(), None)));
+    olds.extend(indices.map(|path| since_now(path.clone(), None)));
     let left = before.packages.iter().map(|stored| (stored.record.file(), stored.record.sha256));
-    olds.extend(left.filter(|(path, _)| gone(path)).map(|(path, sha)| old(path, Some(sha))));
-    let settings = &before.settings;
+    olds.extend(left.filter(|(path, _)| gone(path)).map(|(path, sha)| since_now(path, Some(sha))));
     let is_kept = |old: &Old| {
         publication - old.since < settings.keep_publications
             || date - old.date < i64::from(settings.keep_days) * DAY
@@ -221,9 +237,22 @@ fn next_state(
     kept.sort_by(|a, b| a.path.cmp(&b.path));
     let mut remove: Vec<String> = over.into_iter().map(|old| old.path).collect();
     remove.sort();
-    let settings = settings.clone();
     let Signed { signed, key } = signed;
-    (State { settings, publication, date, signed, packages, named, old: kept, fixed, key }, remove)
+    let (old, left) = (kept, in_mind);
+    let state = State {
+        settings,
+        publication,
+        date,
+        signed,
+        packages,
+        named,
+        old,
+        fixed,
+        key,
+        left,
+        blocks,
+    };
+    (state, remove)
 }
 
 /// Writes all that the publication consists of; nothing that anybody looks at changes.
@@ -408,7 +437,6 @@ fn remove_dir(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::Named;
-    use super::super::store::Settings;
     use super::*;
 
     fn settings() -> Settings {
@@ -427,6 +455,7 @@ mod tests {
                 fixed("deb/dists/Release", release),
                 fixed("deb/dists/InRelease", Content::Bytes(text.into())),
             ],
+            blocks: Vec::new(),
         }
     }
 
@@ -440,8 +469,14 @@ mod tests {
     }
 
     fn next(repository: &mut Repository, text: &str, date: i64) {
-        let indices = vec![indices(text)];
-        publish(repository, Vec::new(), indices, Vec::new(), date, Signed::default()).unwrap();
+        let next = to_come(&repository.state, date);
+        publish(repository, next, vec![indices(text)], Vec::new()).unwrap();
+    }
+
+    /// A publication without packages.
+    fn to_come(state: &State, date: i64) -> Next {
+        let (settings, signed) = (state.settings.clone(), Signed::default());
+        Next { settings, packages: Vec::new(), left: Vec::new(), date, signed }
     }
 
     /// A repository with one publication.
@@ -453,8 +488,8 @@ mod tests {
 
     fn prepared(repository: &Repository) -> Plan {
         let indices = vec![indices("two")];
-        let (state, remove) =
-            next_state(&repository.state, Vec::new(), &indices, 2, Signed::default());
+        let next = to_come(&repository.state, 2);
+        let (state, remove) = next_state(&repository.state, next, &indices);
         let mut plan = Plan { places: Vec::new(), remove };
         prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
         plan

@@ -13,10 +13,13 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::apt::Block;
+use super::closed::Left;
 use super::publish;
 use super::record::Record;
 use super::rpm::Compression;
@@ -31,7 +34,7 @@ const MAGIC: &[u8] = b"gfxpack repository 1\n";
 const MAX_STATE: u64 = 4 << 30;
 const LEVEL: i32 = 1;
 
-/// What was said when the repository was made.
+/// What was said when the repository was made, or later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// `Suite` of the Release, and the directory below `dists/`.
@@ -57,6 +60,9 @@ pub struct Settings {
     pub keep_days: u32,
     /// How the documents of `rpm/repodata` are compressed.
     pub rpm_compression: Compression,
+    /// `Description` of the Release, for people; nothing where it is left out.
+    #[serde(default)]
+    pub description: Option<String>,
 }
 
 impl Default for Settings {
@@ -73,6 +79,7 @@ impl Default for Settings {
             keep_publications: 3,
             keep_days: 2,
             rpm_compression: Compression::Zstd,
+            description: None,
         }
     }
 }
@@ -98,8 +105,8 @@ impl Settings {
 /// A package of the repository, and how to see that its file is still the one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// What is known of it.
-    pub record: Record,
+    /// What is known of it. Lists of packages share it.
+    pub record: Arc<Record>,
     /// When the file was last written, in nanoseconds since 1970, as the file system says.
     pub mtime: i64,
 }
@@ -121,7 +128,7 @@ pub struct Old {
 /// All that is known of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// What was said when it was made.
+    /// What it is called and how it is published.
     pub settings: Settings,
     /// Number of the newest publication; 0 before the first.
     pub publication: u64,
@@ -141,6 +148,12 @@ pub struct State {
     /// Fingerprint of the key that it is signed with, where that is known.
     #[serde(default)]
     pub key: Option<String>,
+    /// Packages of which no version is left and that clients may have, as far as these would be held back by others.
+    #[serde(default)]
+    pub left: Vec<Left>,
+    /// Pieces of compressed indices of the newest publication.
+    #[serde(default)]
+    pub blocks: Vec<Block>,
 }
 
 impl State {
@@ -161,6 +174,8 @@ impl State {
             old: Vec::new(),
             fixed: Vec::new(),
             key: None,
+            left: Vec::new(),
+            blocks: Vec::new(),
         }
     }
 
@@ -217,6 +232,11 @@ impl Places {
     /// What the program keeps.
     pub fn own(&self) -> PathBuf {
         self.dir.join(OWN)
+    }
+
+    /// Where a package's file is.
+    pub fn file(&self, record: &Record) -> PathBuf {
+        self.dir.join(record.file())
     }
 
     pub fn state(&self) -> PathBuf {
@@ -313,11 +333,6 @@ impl Repository {
     /// The repository's directory.
     pub fn dir(&self) -> &Path {
         &self.places.dir
-    }
-
-    /// Where a package's file is.
-    pub fn file(&self, record: &Record) -> PathBuf {
-        self.places.dir.join(record.file())
     }
 }
 

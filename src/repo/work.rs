@@ -1,16 +1,16 @@
 //! What is done to a repository: each a change, the check of it, and its publication.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::change::{self, Change};
 use super::intake;
-use super::publish::{self, Published};
+use super::publish::{self, Next, Published};
 use super::record::Record;
-use super::store::{Repository, Stored, mtime};
-use super::{apt, closed, rpm};
+use super::store::{Places, Repository, Settings, State, Stored, mtime};
+use super::{Indices, apt, closed, rpm, settings};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::package::Format;
@@ -49,6 +49,8 @@ pub enum Action<'a> {
     Merge(&'a [PathBuf]),
     /// Publish what there is, with another date or key.
     Refresh,
+    /// Publish what there is, called or kept otherwise.
+    Set(&'a Settings),
 }
 
 /// A package, as it is told of.
@@ -89,7 +91,7 @@ pub struct Outcome {
     pub same: usize,
     /// Packages of the repository now.
     pub packages: usize,
-    /// The publication; nothing where there was nothing to publish.
+    /// The publication, or the one that would be; nothing where there was nothing to publish.
     pub published: Option<Published>,
     /// What the user should know.
     pub warnings: Vec<String>,
@@ -109,95 +111,178 @@ pub fn run(
             .hint("add --sign-key FILE or --sign-command COMMAND, or set GFXPACK_SIGN_KEY")
             .into());
     }
-    let key = options.signer.and_then(Signer::public_key).map(PublicKey::fingerprint);
-    if let (Some(before), Some(now)) = (&repository.state.key, &key)
-        && before != now
-        && !options.new_key
-    {
-        let what = format!("the repository is signed by the key {before}; this one is {now}");
-        return Err(Error::usage(what)
-            .at(repository.dir())
-            .hint("give that key; or pass --new-key: clients refuse the repository until they have the new one")
-            .into());
+    let run = Run { options, is_rehearsal: false, jobs, monitor };
+    let (mut outcome, planned) = run.plan(&repository.places, &repository.state, action)?;
+    if let Some(Planned { next, indices, arrivals }) = planned {
+        let arrivals = arrivals.into_iter().map(intake::arrival).collect();
+        outcome.published = Some(publish::publish(repository, next, indices, arrivals)?);
     }
-    let rpm_signer = options.signer.filter(|_| options.sign_packages);
-    let intake_options = intake::Options { link: options.link, rpm_signer, known: None };
-    let state = &repository.state;
-    let change = match action {
-        Action::Add(paths) => {
-            let waiting = intake::bring(repository, paths, intake_options, jobs, monitor)?;
-            change::add(state, waiting)?
-        }
-        Action::Merge(dirs) => {
-            let mut known = HashMap::new();
-            for dir in dirs {
-                let other = Repository::look(dir)?;
-                known.extend(other.packages.iter().map(|stored| {
-                    let record = &stored.record;
-                    (dir.join(record.file()), record.sha256)
-                }));
-            }
-            let files: Vec<PathBuf> = known.keys().cloned().collect();
-            // Digests are those of the files as they are there: signing changes them.
-            let options = intake::Options { known: Some(&known), ..intake_options };
-            let waiting = intake::bring(repository, &files, options, jobs, monitor)?;
-            change::add(state, waiting)?
-        }
-        Action::Remove(selectors, format) => change::remove(state, selectors, format)?,
-        Action::Prune(keep) => change::prune(state, keep),
-        Action::Refresh => Change { packages: state.packages.clone(), ..Change::default() },
-    };
-    let mut outcome = Outcome {
-        added: change.added.iter().map(|one| (&one.stored.record).into()).collect(),
-        removed: change.removed.iter().map(Listed::from).collect(),
-        same: change.same,
-        packages: change.packages.len(),
-        published: None,
-        warnings: Vec::new(),
-    };
-    let is_new = state.publication == 0 || matches!(action, Action::Refresh);
-    if change.added.is_empty() && change.removed.is_empty() && !is_new {
-        return Ok(outcome);
-    }
-    Errors::check((), dated(&change, options.date))?;
-    let partial = closed::check(&state.packages, &change.packages);
-    if options.allow_partial {
-        outcome.warnings.extend(partial.iter().map(ToString::to_string));
-    } else {
-        Errors::check((), partial)?;
-    }
-    let date = date(repository, &change.packages, options.date, &mut outcome.warnings)?;
-    let mut packages = change.packages;
-    unchanged(repository, &mut packages, &change.added)?;
-    let indices = {
-        let of = |format| {
-            let of = packages.iter().map(|stored| &stored.record);
-            of.filter(|record| record.format() == format).collect::<Vec<_>>()
-        };
-        let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
-        let settings = &state.settings;
-        let mut indices = Vec::new();
-        // Without packages it is not known for whom it is to be.
-        let is_empty = packages.is_empty();
-        if is_empty || is_published(repository, Format::Deb) || !debs.is_empty() {
-            indices.push(apt::indices(&debs, settings, date, options.signer, jobs)?);
-        }
-        if is_empty || is_published(repository, Format::Rpm) || !rpms.is_empty() {
-            indices.push(rpm::indices(&rpms, settings, date, options.signer, jobs)?);
-        }
-        indices
-    };
-    let arrivals = change.added.into_iter().map(intake::arrival).collect();
-    let signed = publish::Signed { signed: options.signer.is_some(), key };
-    let published = publish::publish(repository, packages, indices, arrivals, date, signed)?;
-    outcome.published = Some(published);
     Ok(outcome)
 }
 
+/// Says what [`run`] would do to a repository, and fails where that would. Nothing is written, and no lock is held: the
+/// repository may belong to somebody else. No key is needed.
+pub fn rehearse(
+    dir: &Path,
+    action: Action<'_>,
+    options: Options<'_>,
+    jobs: &Jobs,
+    monitor: &dyn Monitor,
+) -> Result<Outcome> {
+    let state = Repository::look(dir)?;
+    let places = Places { dir: dir.to_owned() };
+    let run = Run { options, is_rehearsal: true, jobs, monitor };
+    let (mut outcome, planned) = run.plan(&places, &state, action)?;
+    outcome.published =
+        planned.map(|planned| publish::foresee(&state, planned.next, &planned.indices));
+    Ok(outcome)
+}
+
+/// What all steps of a run need.
+struct Run<'a> {
+    options: Options<'a>,
+    is_rehearsal: bool,
+    jobs: &'a Jobs,
+    monitor: &'a dyn Monitor,
+}
+
+/// What is to be published.
+struct Planned {
+    next: Next,
+    indices: Vec<Indices>,
+    arrivals: Vec<intake::Waiting>,
+}
+
+impl Run<'_> {
+    /// Finds out what becomes of the repository; nothing where it stays as it is. Nothing that is published changes.
+    fn plan(
+        &self,
+        places: &Places,
+        state: &State,
+        action: Action<'_>,
+    ) -> Result<(Outcome, Option<Planned>)> {
+        let options = self.options;
+        let key = self.key(places, state)?;
+        let settings = match action {
+            Action::Set(settings) => settings,
+            _ => &state.settings,
+        };
+        let change = self.change(places, state, action)?;
+        let mut outcome = Outcome {
+            added: change.added.iter().map(|one| (&*one.stored.record).into()).collect(),
+            removed: change.removed.iter().map(|record| (&**record).into()).collect(),
+            same: change.same,
+            packages: change.packages.len(),
+            published: None,
+            warnings: settings::warnings(state, settings),
+        };
+        let is_new = state.publication == 0
+            || matches!(action, Action::Refresh)
+            || *settings != state.settings;
+        if change.added.is_empty() && change.removed.is_empty() && !is_new {
+            return Ok((outcome, None));
+        }
+        Errors::check((), dated(&change, options.date))?;
+        let checked = closed::check(state, &change.packages);
+        if options.allow_partial {
+            outcome.warnings.extend(checked.faults.iter().map(ToString::to_string));
+        } else {
+            Errors::check((), checked.faults)?;
+        }
+        let warnings = &mut outcome.warnings;
+        let date = date(places, state, settings, &change.packages, options.date, warnings)?;
+        let mut packages = change.packages;
+        unchanged(places, &mut packages, &change.added)?;
+        let indices = self.indices(state, settings, &packages, date)?;
+        let signed = publish::Signed { signed: options.signer.is_some(), key };
+        let settings = settings.clone();
+        let next = Next { settings, packages, left: checked.left, date, signed };
+        Ok((outcome, Some(Planned { next, indices, arrivals: change.added })))
+    }
+
+    /// The fingerprint of the key, which is that of before.
+    fn key(&self, places: &Places, state: &State) -> Result<Option<String>> {
+        let key = self.options.signer.and_then(Signer::public_key).map(PublicKey::fingerprint);
+        if let (Some(before), Some(now)) = (&state.key, &key)
+            && before != now
+            && !self.options.new_key
+        {
+            let what = format!("the repository is signed by the key {before}; this one is {now}");
+            return Err(Error::usage(what)
+                .at(&places.dir)
+                .hint(
+                    "give that key; or pass --new-key: clients refuse the repository until they have the new one",
+                )
+                .into());
+        }
+        Ok(key)
+    }
+
+    fn change(&self, places: &Places, state: &State, action: Action<'_>) -> Result<Change> {
+        let options = self.options;
+        let rpm_signer = options.signer.filter(|_| options.sign_packages);
+        let only_look = self.is_rehearsal;
+        let intake_options =
+            intake::Options { link: options.link, rpm_signer, known: None, only_look };
+        let bring = |paths: &[PathBuf], options: intake::Options<'_>| {
+            intake::bring(places, &state.settings, paths, options, self.jobs, self.monitor)
+        };
+        Ok(match action {
+            Action::Add(paths) => change::add(state, bring(paths, intake_options)?)?,
+            Action::Merge(dirs) => {
+                let mut known = HashMap::new();
+                for dir in dirs {
+                    let other = Repository::look(dir)?;
+                    known.extend(other.packages.iter().map(|stored| {
+                        let record = &stored.record;
+                        (dir.join(record.file()), record.sha256)
+                    }));
+                }
+                let files: Vec<PathBuf> = known.keys().cloned().collect();
+                // Digests are those of the files as they are there: signing changes them.
+                let options = intake::Options { known: Some(&known), ..intake_options };
+                change::add(state, bring(&files, options)?)?
+            }
+            Action::Remove(selectors, format) => change::remove(state, selectors, format)?,
+            Action::Prune(keep) => change::prune(state, keep),
+            Action::Refresh | Action::Set(_) => {
+                Change { packages: state.packages.clone(), ..Change::default() }
+            }
+        })
+    }
+
+    fn indices(
+        &self,
+        state: &State,
+        settings: &Settings,
+        packages: &[Stored],
+        date: i64,
+    ) -> Result<Vec<Indices>> {
+        let of = |format| {
+            let of = packages.iter().map(|stored| &*stored.record);
+            of.filter(|record| record.format() == format).collect::<Vec<_>>()
+        };
+        let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
+        // What would be signed is not: a key may be asked for, or its use be noted down.
+        let signer = self.options.signer.filter(|_| !self.is_rehearsal);
+        let mut indices = Vec::new();
+        // Without packages it is not known for whom it is to be.
+        let is_empty = packages.is_empty();
+        if is_empty || is_published(state, Format::Deb) || !debs.is_empty() {
+            let kept = &state.blocks;
+            indices.push(apt::indices(&debs, settings, date, signer, kept, self.jobs)?);
+        }
+        if is_empty || is_published(state, Format::Rpm) || !rpms.is_empty() {
+            indices.push(rpm::indices(&rpms, settings, date, signer, self.jobs)?);
+        }
+        Ok(indices)
+    }
+}
+
 /// Whether there are indices of a format, which stay when its last package goes.
-fn is_published(repository: &Repository, format: Format) -> bool {
+pub(super) fn is_published(state: &State, format: Format) -> bool {
     let root = format!("{}/", super::root(format));
-    repository.state.named.iter().any(|path| path.starts_with(&root))
+    state.named.iter().any(|path| path.starts_with(&root))
 }
 
 /// Faults of packages that come and are dated after the publication, where its date is given, or after every date that
@@ -225,27 +310,28 @@ const LATEST: i64 = u32::MAX as i64;
 /// The date of the publication. apt takes no Release that is older than the one it has, so it is later than
 /// that of the publication before.
 fn date(
-    repository: &Repository,
+    places: &Places,
+    before: &State,
+    settings: &Settings,
     packages: &[Stored],
     given: Option<i64>,
     warnings: &mut Vec<String>,
 ) -> Result<i64> {
     let newest = packages.iter().map(|stored| stored.record.built).max().unwrap_or_default();
     let date = given.unwrap_or(newest).max(0);
-    let before = &repository.state;
     if date.max(before.date) >= LATEST {
         return Err(Error::failed(format!(
             "the publication would be dated {}, past 2106-02-07, which clients cannot read",
             date.max(before.date)
         ))
-        .at(repository.dir())
+        .at(&places.dir)
         .hint(
             "give the right --date; where the repository has that date already, make a new one and merge this into \
              it: gfxpack repo create NEW, gfxpack repo merge NEW OLD",
         )
         .into());
     }
-    if given.is_none() && before.settings.valid_days.is_some() {
+    if given.is_none() && settings.valid_days.is_some() {
         warnings.push(
             "the time until which the repository is valid counts from its newest package, for want of a date: \
              pass --date, or set SOURCE_DATE_EPOCH"
@@ -268,11 +354,7 @@ fn date(
 
 /// Checks that the files of packages that stay are those that were read: by size and time, and by their
 /// content where the time is another.
-fn unchanged(
-    repository: &Repository,
-    packages: &mut [Stored],
-    added: &[intake::Waiting],
-) -> Result<()> {
+fn unchanged(places: &Places, packages: &mut [Stored], added: &[intake::Waiting]) -> Result<()> {
     let new: std::collections::HashSet<&str> =
         added.iter().map(|one| one.stored.record.path.as_str()).collect();
     let mut faults = Vec::new();
@@ -281,7 +363,7 @@ fn unchanged(
         if new.contains(record.path.as_str()) {
             continue;
         }
-        let path = repository.file(record);
+        let path = places.file(record);
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
             Err(e) => {
@@ -308,5 +390,5 @@ fn unchanged(
 
 /// The packages of a repository, for people and programs.
 pub fn list(packages: &[Stored]) -> Vec<Listed> {
-    packages.iter().map(|stored| (&stored.record).into()).collect()
+    packages.iter().map(|stored| (&*stored.record).into()).collect()
 }

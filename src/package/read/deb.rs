@@ -9,7 +9,7 @@ use std::io::{self, Read};
 
 use md5::{Digest, Md5};
 
-use super::decode::{Decoder, Tee};
+use super::decode::{Context, Decoder, Tee};
 use super::error::PackageError;
 use super::report::{
     FileReport, MAX_FILES, Member, PackageReport, Script, installed_path, leaves, readable,
@@ -246,7 +246,8 @@ fn read_tar(
 ) -> Result<(), PackageError> {
     let compression = tar_compression(&member.name, tar).unwrap_or("none");
     let raw = Cursor::new(r, member.offset, member.size);
-    let mut decoder = Decoder::new(Box::new(raw), &member.name, compression, true)?;
+    let mut context = Context::new();
+    let mut decoder = Decoder::new(Box::new(raw), &member.name, compression, true, &mut context)?;
     let end = tar::for_each(&mut decoder, tar, each)?;
     let mut problem = |what: &str| problems.push(format!("{} {what}", member.name));
     if end.pax {

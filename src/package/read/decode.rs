@@ -1,6 +1,9 @@
 //! Decompressing the parts of a package.
 
+use std::cell::Cell;
 use std::io::{self, BufReader, Read};
+
+use zstd::zstd_safe::DCtx;
 
 use super::error::PackageError;
 
@@ -16,7 +19,32 @@ pub(super) enum Decoder<'r> {
     Gzip(flate2::bufread::GzDecoder<Raw<'r>>),
     GzipAll(flate2::bufread::MultiGzDecoder<Raw<'r>>),
     Xz(liblzma::bufread::XzDecoder<Raw<'r>>),
-    Zstd(zstd::stream::read::Decoder<'static, Raw<'r>>),
+    Zstd(zstd::stream::read::Decoder<'r, Raw<'r>>),
+}
+
+/// A thread keeps no state of zstd that is larger than this: what packages with small members need.
+const KEPT: usize = 4 << 20;
+
+thread_local! {
+    static STATE: Cell<Option<DCtx<'static>>> = const { Cell::new(None) };
+}
+
+/// What decompressors work in. To make it anew for each of thousands of small packages takes longer than to read them.
+pub(super) struct Context(Option<DCtx<'static>>);
+
+impl Context {
+    /// That of this thread, or a new one.
+    pub fn new() -> Self {
+        Self(STATE.take())
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Some(state) = self.0.take().filter(|state| state.sizeof() <= KEPT) {
+            STATE.set(Some(state));
+        }
+    }
 }
 
 impl<'r> Decoder<'r> {
@@ -27,6 +55,7 @@ impl<'r> Decoder<'r> {
         of: &str,
         compression: &str,
         single: bool,
+        context: &'r mut Context,
     ) -> Result<Self, PackageError> {
         let raw = BufReader::with_capacity(64 << 10, raw);
         let cannot = |e| PackageError::io(of, 0, e);
@@ -46,7 +75,8 @@ impl<'r> Decoder<'r> {
                 Self::Xz(liblzma::bufread::XzDecoder::new_stream(raw, stream))
             }
             "zstd" => {
-                let decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(cannot)?;
+                let state = context.0.get_or_insert_with(DCtx::create);
+                let decoder = zstd::stream::read::Decoder::with_context(raw, state);
                 let mut decoder = if single { decoder.single_frame() } else { decoder };
                 decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(cannot)?;
                 Self::Zstd(decoder)

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::Visit;
 use super::cpio;
-use super::decode::{Decoder, Tee};
+use super::decode::{Context, Decoder, Tee};
 use super::error::PackageError;
 use super::report::{FileReport, Member, PackageReport, Script, installed_path, leaves, readable};
 use super::rpm_header::Header;
@@ -191,7 +191,9 @@ fn payload(
         sums.0.update(bytes);
         sums.1.update(bytes);
     });
-    let mut decoder = Decoder::new(Box::new(raw), "the payload", &compression, false)?;
+    let mut context = Context::new();
+    let mut decoder =
+        Decoder::new(Box::new(raw), "the payload", &compression, false, &mut context)?;
     let mut unpacked = Sha256::new();
     let mut tee = Tee::new(&mut decoder, |bytes: &[u8]| unpacked.update(bytes));
     members_of(&mut tee, header, report, visit)?;

@@ -58,6 +58,9 @@ pub(super) fn text(
     if let Some(days) = settings.valid_days {
         field("Valid-Until", &rfc2822(date + i64::from(days) * 86_400));
     }
+    if let Some(description) = &settings.description {
+        field("Description", description);
+    }
     field("Acquire-By-Hash", "yes");
     field("Architectures", &list(archs));
     field("Components", &list(components));

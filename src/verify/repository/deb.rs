@@ -1,10 +1,10 @@
 //! The indices of an apt repository: `InRelease` or `Release`, and the `Packages` that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
 use super::{Entry, Listing, Log, MAX_INDEX, decompressed, index};
 use crate::date;
@@ -33,13 +33,42 @@ pub(super) fn read(
     }
     suites.sort();
     for name in suites {
+        // Of a suite that was called otherwise, what those clients ask for who have read it.
+        if only_old(&dists.join(&name)).map_err(cannot)? {
+            continue;
+        }
         suite(listing, &name, keys, now, log);
     }
     Ok(())
 }
 
-/// Size and SHA-256 of an index, as the Release has them.
-type Stated<'a> = (u64, &'a str);
+/// Whether there is nothing in a directory or below it but indices by their digests.
+fn only_old(dir: &Path) -> io::Result<bool> {
+    let mut dirs = vec![dir.to_owned()];
+    let mut has_old = false;
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                return Ok(false);
+            }
+            if entry.file_name() == "by-hash" {
+                has_old = true;
+            } else {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    Ok(has_old)
+}
+
+/// What the Release says of an index. apt goes by the strongest digest that there is.
+#[derive(Clone, Copy)]
+struct Stated<'a> {
+    size: u64,
+    sha256: &'a str,
+    sha512: Option<&'a str>,
+}
 
 /// A time until which clients trust a Release is one that can be read, and not over.
 ///
@@ -77,7 +106,14 @@ fn suite(
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     };
     match field("Date").and_then(date::parse_rfc2822) {
-        Some(date) => drop(listing.dates.insert(place.clone(), date)),
+        Some(date) => {
+            listing.dates.insert(place.clone(), date);
+            let until = field("Valid-Until").and_then(date::parse_rfc2822);
+            if until.is_some_and(|until| until <= date) {
+                let what = "is valid until a time that is not after its Date";
+                log.add(Check::RepoIndex, &place, what, "a later one, or none");
+            }
+        }
         None => log.add(Check::RepoIndex, &place, "has no Date that can be read", "a date"),
     }
     if let (Some(until), Some(now)) = (field("Valid-Until"), now) {
@@ -90,7 +126,7 @@ fn suite(
         let (sha256, size, path) = (words.next(), words.next(), words.next());
         match (sha256, size.and_then(|size| size.parse().ok()), path) {
             (Some(sha256), Some(size), Some(path)) if !leaves(path) => {
-                stated.insert(path, (size, sha256));
+                stated.insert(path, Stated { size, sha256, sha512: None });
             }
             _ => log.add(
                 Check::RepoIndex,
@@ -108,9 +144,32 @@ fn suite(
             "the indices of the suite",
         );
     }
+    for line in section(&text, "SHA512") {
+        let mut words = line.split_whitespace();
+        let (sha512, size, path) = (words.next(), words.next(), words.next());
+        let one = path.and_then(|path| stated.get_mut(path));
+        if let Some(one) = one.filter(|one| size == Some(&*one.size.to_string())) {
+            one.sha512 = sha512;
+        } else {
+            let what = format!("has the line `{line}` among its SHA512");
+            log.add(Check::RepoIndex, &place, what, "size and path as among its SHA256");
+        }
+    }
+    let words = |name| field(name).unwrap_or_default().split_whitespace();
+    for arch in words("Architectures").filter(|arch| !matches!(*arch, "all" | "source")) {
+        for component in words("Components") {
+            // Of Debian's `updates/main` the last part is the directory.
+            let dir = component.rsplit('/').next().unwrap_or(component);
+            let index = format!("{dir}/binary-{arch}/Packages");
+            if !stated.is_empty() && !stated.keys().any(|path| plain(path) == index) {
+                let what = format!("names no index of {component} for {arch}");
+                log.add(Check::RepoIndex, &place, what, "one for each component and architecture");
+            }
+        }
+    }
     let mut there: BTreeMap<&str, bool> = BTreeMap::new();
     let mut read: BTreeSet<&str> = BTreeSet::new();
-    for (path, (size, sha256)) in &stated {
+    for (path, one) in &stated {
         let plain = plain(path);
         let file = format!("{dir}/{path}");
         let is_there = root.join(&file).exists();
@@ -119,14 +178,19 @@ fn suite(
             continue;
         }
         let Some(bytes) = index(&root, &file, log) else { continue };
-        if !agrees(&file, &bytes, *size, sha256, log) {
+        if !agrees(&file, &bytes, *one, log) {
             continue;
         }
         if by_hash {
             let (folder, _) = path.rsplit_once('/').unwrap_or(("", path));
-            let named = format!("{dir}/{folder}/by-hash/SHA256/{sha256}");
-            if let Some(bytes) = index(&root, &named, log) {
-                agrees(&named, &bytes, *size, sha256, log);
+            let sha512 = one.sha512.map(|sha512| ("SHA512", sha512));
+            for (kind, digest) in [("SHA256", one.sha256)].into_iter().chain(sha512) {
+                let named = format!("{dir}/{folder}/by-hash/{kind}/{digest}");
+                if !leaves(digest)
+                    && let Some(bytes) = index(&root, &named, log)
+                {
+                    agrees(&named, &bytes, *one, log);
+                }
             }
         }
         let opened = match decompressed(&file, &bytes, MAX_INDEX) {
@@ -141,9 +205,9 @@ fn suite(
                 continue;
             }
         };
-        if let Some((size, sha256)) = stated.get(plain) {
+        if let Some(one) = stated.get(plain) {
             // Whatever client reads which, all have these bytes: they are looked into once.
-            if !agrees(&file, &opened, *size, sha256, log) || !read.insert(plain) {
+            if !agrees(&file, &opened, *one, log) || !read.insert(plain) {
                 continue;
             }
         }
@@ -172,19 +236,22 @@ fn plain(path: &str) -> &str {
     endings.iter().find_map(|ending| path.strip_suffix(ending)).unwrap_or(path)
 }
 
-fn agrees(file: &str, bytes: &[u8], size: u64, sha256: &str, log: &mut Log<'_>) -> bool {
+fn agrees(file: &str, bytes: &[u8], stated: Stated<'_>, log: &mut Log<'_>) -> bool {
+    let Stated { size, sha256, sha512 } = stated;
     let actual = hex(&Sha256::digest(bytes));
-    if bytes.len() as u64 == size && actual == sha256 {
-        return true;
+    if bytes.len() as u64 != size || actual != sha256 {
+        let what = format!("has {} bytes with the SHA256 {actual}", bytes.len());
+        let expected = format!("{size} bytes with {sha256}, as the Release says");
+        log.add(Check::RepoIndex, file, what, expected);
+        return false;
     }
-    let what = format!("has {} bytes with the SHA256 {actual}", bytes.len());
-    log.add(
-        Check::RepoIndex,
-        file,
-        what,
-        format!("{size} bytes with {sha256}, as the Release says"),
-    );
-    false
+    let Some(sha512) = sha512 else { return true };
+    let actual = hex(&Sha512::digest(bytes));
+    if actual != sha512 {
+        let what = format!("has the SHA512 {actual}");
+        log.add(Check::RepoIndex, file, what, format!("{sha512}, as the Release says"));
+    }
+    actual == sha512
 }
 
 /// The lines of a field that has several.
@@ -259,6 +326,7 @@ fn release(root: &Path, dir: &str, keys: Option<&Verifier>, log: &mut Log<'_>) -
 
 fn packages(listing: &mut Listing, file: &str, text: &[u8], log: &mut Log<'_>) {
     let text = String::from_utf8_lossy(text);
+    let of = file.split('/').find_map(|part| part.strip_prefix("binary-")).unwrap_or_default();
     for stanza in text.split("\n\n").filter(|stanza| !stanza.trim().is_empty()) {
         let field = |name: &str| {
             let mut lines = stanza.lines();
@@ -287,6 +355,10 @@ fn packages(listing: &mut Listing, file: &str, text: &[u8], log: &mut Log<'_>) {
             arch: field("Architecture"),
             says,
         };
+        if !of.is_empty() && entry.arch != of && entry.arch != "all" {
+            let what = format!("lists {}, which is for {}", entry.path, entry.arch);
+            log.add(Check::RepoEntry, file, what, format!("packages for {of} and for all"));
+        }
         listing.add(entry, file, log);
     }
 }

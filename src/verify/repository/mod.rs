@@ -12,7 +12,7 @@ mod relations;
 mod rpm;
 mod xml;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -71,6 +71,8 @@ struct Listing {
     label: String,
     /// By path.
     entries: BTreeMap<String, Entry>,
+    /// Digests of what `filelists.xml` lists of a package, by the SHA-256 of that: see [`rpm::of_files`].
+    files: HashMap<String, [u8; 32]>,
     /// Dates of the top files in seconds since 1970, by their places.
     dates: BTreeMap<String, i64>,
 }
@@ -98,6 +100,9 @@ pub fn repository(
 ) -> Result<Report> {
     let mut findings = Vec::new();
     let listings = listings(dir, repository.keys, repository.now, &mut findings)?;
+    for listing in &listings {
+        named_once(listing, &mut Log { label: &listing.label, findings: &mut findings });
+    }
     let entries: Vec<(&Listing, &Entry)> = listings
         .iter()
         .flat_map(|one| one.entries.values().map(move |entry| (one, entry)))
@@ -155,6 +160,18 @@ pub fn repository(
     })
 }
 
+/// A name, version and architecture are one package: clients take either of two, and may get the other's bytes from a cache.
+fn named_once(listing: &Listing, log: &mut Log<'_>) {
+    let mut seen: HashMap<(&str, &str, &str), &Entry> = HashMap::new();
+    for entry in listing.entries.values() {
+        let other = seen.insert((&entry.name, &entry.version, &entry.arch), entry);
+        if let Some(other) = other.filter(|other| other.sha256 != entry.sha256) {
+            let what = format!("is {} {} as {} is", entry.name, entry.version, other.path);
+            log.add(Check::RepoEntry, &entry.path, what, "one package of a name and version");
+        }
+    }
+}
+
 /// Reads the indices of both formats.
 fn listings(
     dir: &Path,
@@ -169,8 +186,8 @@ fn listings(
             .into_iter()
             .find(|(root, _)| root.join(mark).is_dir());
         let Some((root, label)) = found else { continue };
-        let (entries, dates) = (BTreeMap::new(), BTreeMap::new());
-        let mut listing = Listing { format, root, label: label.clone(), entries, dates };
+        let (entries, dates, files) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
+        let mut listing = Listing { format, root, label: label.clone(), entries, files, dates };
         let mut log = Log { label: &label, findings };
         match format {
             Format::Deb => deb::read(&mut listing, keys, now, &mut log)?,
@@ -296,6 +313,12 @@ fn package(
         }
     };
     compare(entry, &facts, log);
+    if let (Part::Rpm(part), Some(listed)) = (&facts.part, listing.files.get(&entry.sha256))
+        && rpm::of_files(part.paths()) != *listed
+    {
+        let what = "has other files than the list of files says";
+        log.add(Check::RepoEntry, &entry.path, what, "those that it has");
+    }
     let Facts { name, version, arch, built, mut part } = facts;
     if let (Part::Rpm(part), Some(keys)) = (&mut part, keys) {
         // Of what was read, only a signature by one of the keys makes it signed.

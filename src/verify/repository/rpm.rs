@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
@@ -9,12 +10,13 @@ use super::xml::{self, Element};
 use super::{Entry, Listing, Log, MAX_INDEX, decompressed, index};
 use crate::package::Format;
 use crate::repo::hex;
-use crate::repo::rpm::{Dependency, KINDS, Record};
+use crate::repo::rpm::{Dependency, FileKind, KINDS, Record};
 use crate::sign::{Signature, Verifier};
 use crate::verify::finding::Check;
 
 const REPOMD: &str = "repodata/repomd.xml";
 const ASC: &str = "repodata/repomd.xml.asc";
+const KEY: &str = "repodata/repomd.xml.key";
 
 /// Reads the metadata.
 pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log<'_>) {
@@ -37,6 +39,8 @@ pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log
                 if let Err(why) = checked {
                     let what = format!("is no good signature of repomd.xml: {why}");
                     log.add(Check::RepoSignature, ASC, what, "one by one of the keys");
+                } else if root.join(KEY).exists() {
+                    offered_key(&root, &armored, &bytes, log);
                 }
             }
         }
@@ -83,7 +87,13 @@ pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log
                 found.insert(one.sha256.clone());
                 entries.push(one);
             } else {
-                found.insert(package.get("pkgid").to_owned());
+                let id = package.get("pkgid");
+                if kind == "filelists" {
+                    let files = package.children.iter().filter(|child| child.name == "file");
+                    let files = files.map(|file| (file.text.clone(), kind_of(file.get("type"))));
+                    listing.files.insert(id.to_owned(), of_files(files));
+                }
+                found.insert(id.to_owned());
             }
         });
         if let Err(why) = read {
@@ -114,13 +124,38 @@ pub(super) fn read(listing: &mut Listing, keys: Option<&Verifier>, log: &mut Log
     }
 }
 
+/// The key beside the signature is the one that made it: zypper offers that to people.
+fn offered_key(root: &Path, armored: &[u8], repomd: &[u8], log: &mut Log<'_>) {
+    let Some(key) = index(root, KEY, log) else { return };
+    let checked = Verifier::from_keys(&key).map_err(|e| e.to_string()).and_then(|keys| {
+        let signature = Signature::parse(armored)?;
+        keys.verify_detached(&signature, &mut Cursor::new(repomd)).map(drop)
+    });
+    if let Err(why) = checked {
+        let what = format!("is not the key that repomd.xml.asc is by: {why}");
+        log.add(Check::RepoSignature, KEY, what, "that key, which zypper offers to people");
+    }
+}
+
+fn kind_of(kind: &str) -> FileKind {
+    match kind {
+        "dir" => FileKind::Dir,
+        "ghost" => FileKind::Ghost,
+        _ => FileKind::File,
+    }
+}
+
+/// A digest of paths and what they are, in any order.
+pub(super) fn of_files(files: impl Iterator<Item = (String, FileKind)>) -> [u8; 32] {
+    let mut lines: Vec<String> = files.map(|(path, kind)| format!("{kind:?} {path}\n")).collect();
+    lines.sort_unstable();
+    let mut sha256 = Sha256::new();
+    lines.iter().for_each(|line| sha256.update(line));
+    sha256.finalize().into()
+}
+
 /// Reads a document, and holds it against what `repomd.xml` says of it.
-fn document(
-    root: &std::path::Path,
-    file: &str,
-    data: &Element,
-    log: &mut Log<'_>,
-) -> Option<Vec<u8>> {
+fn document(root: &Path, file: &str, data: &Element, log: &mut Log<'_>) -> Option<Vec<u8>> {
     if file.split('/').any(|part| matches!(part, "" | "." | "..")) {
         let what = format!("names metadata at `{file}`");
         log.add(Check::RepoIndex, REPOMD, what, "a path below the repository's root");

@@ -16,7 +16,7 @@ use gfxpack::tree::TreePath;
 
 pub use looking::{Discover, Extract, Inspect, Verify};
 pub use packages::{Build, Make, Package, Packaging, Plan, Sign, Signing};
-pub use repo::{Bringing, Publishing, Repo, RepoAction, RepoCreate, RepoSimple};
+pub use repo::{Bringing, Publishing, Rehearsal, Repo, RepoAction, RepoSettings, RepoSimple};
 
 /// Turns the artifacts of a ROCm-style GPU build into packages: host code once, GPU code for each
 /// architecture group apart.

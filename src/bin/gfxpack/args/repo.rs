@@ -54,6 +54,7 @@ pub enum RepoAction {
     Remove(RepoRemove),
     Prune(RepoPrune),
     Merge(RepoMerge),
+    Set(RepoSet),
     /// Publish what there is anew: with a later date, another key, or a new time until which it is valid
     Publish(RepoPublish),
     /// List the packages of a repository, and say what it is: suite, components, date, key
@@ -86,6 +87,15 @@ pub struct Publishing {
     pub signing: Signing,
 }
 
+/// To see before it is done.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub struct Rehearsal {
+    /// Say what would be done and do nothing: packages that would come and go, and what clients would stumble over. Fails
+    /// where the run would. Needs no key, and only reads the repository
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 /// How packages are brought into a repository.
 #[derive(Debug, ClapArgs)]
 pub struct Bringing {
@@ -96,6 +106,67 @@ pub struct Bringing {
     /// files then must not be written to again
     #[arg(long)]
     pub link: bool,
+}
+
+/// What a repository is called and how it is published.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(next_help_heading = "The repository")]
+pub struct RepoSettings {
+    /// Name of the release train: the directory below dists/, and what stands in sources [default: stable]
+    #[arg(long, value_name = "NAME", value_parser = word)]
+    pub suite: Option<String>,
+    /// Codename, where it is another than the suite
+    #[arg(long, value_name = "NAME", value_parser = word)]
+    pub codename: Option<String>,
+    /// Who publishes. Files to be copied to clients are called after it [default: gfxpack]
+    #[arg(long, value_name = "TEXT", value_parser = line)]
+    pub origin: Option<String>,
+    /// What it is, for people and for apt's pinning [default: the origin]
+    #[arg(long, value_name = "TEXT", value_parser = line)]
+    pub label: Option<String>,
+    /// What it is in a few words more, for people: Description of apt's Release
+    #[arg(long, value_name = "TEXT", value_parser = line)]
+    pub description: Option<String>,
+    /// Put .deb packages whose names match GLOB into a component NAME of their own, so that clients read the
+    /// indices of their own groups only (repeatable; the first that matches counts) [default: all in main]
+    #[arg(long, value_name = "NAME=GLOB", value_parser = component)]
+    pub component: Vec<(String, String)>,
+    /// Architectures that have an index even without packages [default: amd64]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = word)]
+    pub arch: Vec<String>,
+    /// Days from the date of a publication after which apt no longer trusts it, so publish again before that; 0 for
+    /// never [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=3650))]
+    pub valid_days: Option<u32>,
+    /// Where clients find DIR, as https://repo.example.org/rocm; then .sources and .repo files are made
+    #[arg(long, value_name = "URL", value_parser = line)]
+    pub url: Option<String>,
+    /// Publications before the newest whose indices and packages stay, for clients in the middle of something
+    /// [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub keep_publications: Option<u64>,
+    /// Days for which they stay at least, counted between the dates of publications [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=3650))]
+    pub keep_days: Option<u32>,
+    /// How metadata for dnf and zypper are compressed: zstd, which systems since RHEL 8.2 read, or gzip, which all
+    /// do [default: zstd]
+    #[arg(long, value_name = "HOW", value_parser = metadata_compression())]
+    pub rpm_compression: Option<MetadataCompression>,
+}
+
+impl RepoSettings {
+    /// Whether anything was given.
+    pub fn says_something(&self) -> bool {
+        let texts =
+            [&self.suite, &self.codename, &self.origin, &self.label, &self.description, &self.url];
+        texts.iter().any(|text| text.is_some())
+            || !self.component.is_empty()
+            || !self.arch.is_empty()
+            || self.valid_days.is_some()
+            || self.keep_publications.is_some()
+            || self.keep_days.is_some()
+            || self.rpm_compression.is_some()
+    }
 }
 
 /// Make a repository, with packages or without
@@ -115,41 +186,8 @@ pub struct RepoCreate {
     /// Packages, and directories in which to look for them
     #[arg(value_name = "PACKAGE|DIR")]
     pub packages: Vec<PathBuf>,
-    /// Name of the release train: the directory below dists/, and what stands in sources
-    #[arg(long, value_name = "NAME", default_value = "stable", value_parser = word)]
-    pub suite: String,
-    /// Codename, where it is another than the suite
-    #[arg(long, value_name = "NAME", value_parser = word)]
-    pub codename: Option<String>,
-    /// Who publishes. Files to be copied to clients are called after it
-    #[arg(long, value_name = "TEXT", default_value = "gfxpack", value_parser = line)]
-    pub origin: String,
-    /// What it is, for people and for apt's pinning [default: the origin]
-    #[arg(long, value_name = "TEXT", value_parser = line)]
-    pub label: Option<String>,
-    /// Put .deb packages whose names match GLOB into a component NAME of their own, so that clients read the
-    /// indices of their own groups only (repeatable; the first that matches counts) [default: all in main]
-    #[arg(long, value_name = "NAME=GLOB", value_parser = component)]
-    pub component: Vec<(String, String)>,
-    /// Architectures that have an index even without packages
-    #[arg(long, value_name = "ARCH", value_delimiter = ',', default_value = "amd64", value_parser = word)]
-    pub arch: Vec<String>,
-    /// Days from the date of a publication after which apt no longer trusts it; publish again before that
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3650))]
-    pub valid_days: Option<u32>,
-    /// Where clients find DIR, as https://repo.example.org/rocm; then .sources and .repo files are made
-    #[arg(long, value_name = "URL", value_parser = line)]
-    pub url: Option<String>,
-    /// Publications before the newest whose indices and packages stay, for clients in the middle of something
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub keep_publications: u64,
-    /// Days for which they stay at least, counted between the dates of publications
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=3650))]
-    pub keep_days: u32,
-    /// How metadata for dnf and zypper are compressed: zstd, which systems since RHEL 8.2 read, or gzip, which all
-    /// do
-    #[arg(long, value_name = "HOW", default_value = "zstd", value_parser = metadata_compression())]
-    pub rpm_compression: MetadataCompression,
+    #[command(flatten)]
+    pub settings: RepoSettings,
     #[command(flatten)]
     pub bringing: Bringing,
     #[command(flatten)]
@@ -173,6 +211,8 @@ pub struct RepoAdd {
     #[command(flatten)]
     pub bringing: Bringing,
     #[command(flatten)]
+    pub rehearsal: Rehearsal,
+    #[command(flatten)]
     pub publishing: Publishing,
 }
 
@@ -194,6 +234,8 @@ pub struct RepoRemove {
     #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub format: Option<Format>,
     #[command(flatten)]
+    pub rehearsal: Rehearsal,
+    #[command(flatten)]
     pub publishing: Publishing,
 }
 
@@ -207,6 +249,8 @@ pub struct RepoPrune {
     /// How many versions of each package and architecture stay
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
+    #[command(flatten)]
+    pub rehearsal: Rehearsal,
     #[command(flatten)]
     pub publishing: Publishing,
 }
@@ -227,6 +271,29 @@ pub struct RepoMerge {
     pub others: Vec<PathBuf>,
     #[command(flatten)]
     pub bringing: Bringing,
+    #[command(flatten)]
+    pub rehearsal: Rehearsal,
+    #[command(flatten)]
+    pub publishing: Publishing,
+}
+
+/// Change what a repository is called and how it is published, and publish it anew
+///
+/// Takes the options of `create`: what is not given stays. Warns of what clients will stumble over: apt takes another
+/// Origin, Label or Codename only when somebody confirms it, and finds nothing under the name of an old suite.
+/// `repo list --json` shows the settings.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    gfxpack repo set /srv/rocm --valid-days 30 --keep-days 7 --sign-key release.key\n  \
+    gfxpack repo set /srv/rocm --origin 'Example Inc.' --dry-run")]
+pub struct RepoSet {
+    /// The repository
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub settings: RepoSettings,
+    #[command(flatten)]
+    pub rehearsal: Rehearsal,
     #[command(flatten)]
     pub publishing: Publishing,
 }

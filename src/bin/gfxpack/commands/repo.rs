@@ -4,59 +4,67 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gfxpack::error::{Error, Result};
+use gfxpack::repo::rpm::Compression;
 use gfxpack::repo::store::{Repository, Settings, State};
 use gfxpack::repo::work::{self, Action, Options, Outcome, Selector};
 use gfxpack::sign::Signer;
 
 use super::{count, jobs, sign, source_date};
-use crate::args::{Bringing, Global, Publishing, Repo, RepoAction, RepoCreate, RepoSimple};
+use crate::args::{
+    Bringing, Global, Publishing, Rehearsal, Repo, RepoAction, RepoSettings, RepoSimple,
+};
 use crate::output::Ui;
 use crate::table::printable;
 
 pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let Some(action) = &args.action else { return simple(&args.simple, global, ui) };
+    let changing = |publishing, bringing, rehearsal: Option<&Rehearsal>| {
+        let dry_run = rehearsal.is_some_and(|rehearsal| rehearsal.dry_run);
+        Changing { publishing, bringing, dry_run, global, ui }
+    };
     match action {
         RepoAction::Create(args) => {
-            let bringing = Some(&args.bringing);
-            let signer = signer(&args.publishing, bringing, ui)?;
+            let changing = changing(&args.publishing, Some(&args.bringing), None);
+            let signer = changing.signer()?;
             warn_of_no_key(signer.as_ref(), ui);
-            let repository = Repository::create(&args.dir, settings(args))?;
-            let action = Action::Add(&args.packages);
-            change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
+            let settings = settings(&args.settings, None);
+            let mut repository = Repository::create(&args.dir, settings)?;
+            changing.done(&mut repository, Action::Add(&args.packages), signer.as_ref())
         }
         RepoAction::Add(args) => {
             let bringing = Some(&args.bringing);
-            let signer = signer(&args.publishing, bringing, ui)?;
-            let action = Action::Add(&args.packages);
-            let repository = Repository::open(&args.dir)?;
-            change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
+            let changing = changing(&args.publishing, bringing, Some(&args.rehearsal));
+            changing.change(&args.dir, Action::Add(&args.packages))
         }
         RepoAction::Merge(args) => {
             let bringing = Some(&args.bringing);
-            let signer = signer(&args.publishing, bringing, ui)?;
-            let action = Action::Merge(&args.others);
-            let repository = Repository::open(&args.dir)?;
-            change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
+            let changing = changing(&args.publishing, bringing, Some(&args.rehearsal));
+            changing.change(&args.dir, Action::Merge(&args.others))
         }
         RepoAction::Remove(args) => {
             let selectors = args.packages.iter().map(|text| Selector::new(text));
             let selectors = selectors.collect::<Result<Vec<_>, Error>>()?;
-            let signer = signer(&args.publishing, None, ui)?;
-            let action = Action::Remove(&selectors, args.format);
-            let repository = Repository::open(&args.dir)?;
-            change(repository, action, &args.publishing, None, signer.as_ref(), global, ui)
+            let changing = changing(&args.publishing, None, Some(&args.rehearsal));
+            changing.change(&args.dir, Action::Remove(&selectors, args.format))
         }
         RepoAction::Prune(args) => {
-            let signer = signer(&args.publishing, None, ui)?;
-            let action = Action::Prune(args.keep.try_into().unwrap_or(usize::MAX));
-            let repository = Repository::open(&args.dir)?;
-            change(repository, action, &args.publishing, None, signer.as_ref(), global, ui)
+            let changing = changing(&args.publishing, None, Some(&args.rehearsal));
+            let keep = args.keep.try_into().unwrap_or(usize::MAX);
+            changing.change(&args.dir, Action::Prune(keep))
+        }
+        RepoAction::Set(args) => {
+            if !args.settings.says_something() {
+                return Err(Error::usage("there is nothing to set")
+                    .hint("give at least one of the options of `create`: gfxpack repo set --help")
+                    .into());
+            }
+            let before = Repository::look(&args.dir)?.settings;
+            let settings = settings(&args.settings, Some(&before));
+            let changing = changing(&args.publishing, None, Some(&args.rehearsal));
+            changing.change(&args.dir, Action::Set(&settings))
         }
         RepoAction::Publish(args) => {
-            let signer = signer(&args.publishing, None, ui)?;
-            let repository = Repository::open(&args.dir)?;
-            let action = Action::Refresh;
-            change(repository, action, &args.publishing, None, signer.as_ref(), global, ui)
+            changing(&args.publishing, None, None).change(&args.dir, Action::Refresh)
         }
         RepoAction::List(args) => list(&args.dir, ui),
     }
@@ -67,16 +75,16 @@ fn simple(args: &RepoSimple, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let (Some(packages), Some(dir)) = (&args.packages_dir, &args.output_dir) else {
         return Err(Error::usage("--packages-dir and --output-dir are needed").into());
     };
-    let bringing = Some(&args.bringing);
-    let signer = signer(&args.publishing, bringing, ui)?;
-    let repository = if dir.join(".gfxpack").exists() {
-        Repository::open(dir)?
-    } else {
-        warn_of_no_key(signer.as_ref(), ui);
-        Repository::create(dir, Settings::default())?
-    };
+    let (publishing, bringing) = (&args.publishing, Some(&args.bringing));
+    let changing = Changing { publishing, bringing, dry_run: false, global, ui };
     let action = Action::Add(std::slice::from_ref(packages));
-    change(repository, action, &args.publishing, bringing, signer.as_ref(), global, ui)
+    if dir.join(".gfxpack").exists() {
+        return changing.change(dir, action);
+    }
+    let signer = changing.signer()?;
+    warn_of_no_key(signer.as_ref(), ui);
+    let mut repository = Repository::create(dir, Settings::default())?;
+    changing.done(&mut repository, action, signer.as_ref())
 }
 
 fn warn_of_no_key(signer: Option<&Signer>, ui: &Ui) {
@@ -87,73 +95,160 @@ fn warn_of_no_key(signer: Option<&Signer>, ui: &Ui) {
     }
 }
 
-fn settings(args: &RepoCreate) -> Settings {
-    Settings {
-        suite: args.suite.clone(),
-        codename: args.codename.clone(),
-        origin: args.origin.clone(),
-        label: args.label.clone().unwrap_or_else(|| args.origin.clone()),
-        rules: args.component.clone(),
-        architectures: args.arch.clone(),
-        valid_days: args.valid_days,
-        url: args.url.clone(),
-        keep_publications: args.keep_publications,
-        keep_days: args.keep_days,
-        rpm_compression: args.rpm_compression,
+/// What was given, and of what was not that of before, or what is usual.
+fn settings(args: &RepoSettings, before: Option<&Settings>) -> Settings {
+    let args = args.clone();
+    let mut settings = before.cloned().unwrap_or_default();
+    if let Some(suite) = args.suite {
+        settings.suite = suite;
+    }
+    if let Some(origin) = args.origin {
+        settings.origin = origin;
+    }
+    // Only a new one is called after its origin: people pin packages by the label.
+    if let Some(label) = args.label.or_else(|| before.is_none().then(|| settings.origin.clone())) {
+        settings.label = label;
+    }
+    settings.codename = args.codename.or(settings.codename);
+    settings.description = args.description.or(settings.description);
+    settings.url = args.url.or(settings.url);
+    if !args.component.is_empty() {
+        settings.rules = args.component;
+    }
+    if !args.arch.is_empty() {
+        settings.architectures = args.arch;
+    }
+    if let Some(days) = args.valid_days {
+        settings.valid_days = Some(days).filter(|days| *days > 0);
+    }
+    settings.keep_publications = args.keep_publications.unwrap_or(settings.keep_publications);
+    settings.keep_days = args.keep_days.unwrap_or(settings.keep_days);
+    settings.rpm_compression = args.rpm_compression.unwrap_or(settings.rpm_compression);
+    settings
+}
+
+/// How repositories are changed.
+struct Changing<'a> {
+    publishing: &'a Publishing,
+    bringing: Option<&'a Bringing>,
+    dry_run: bool,
+    global: &'a Global,
+    ui: &'a Ui,
+}
+
+impl Changing<'_> {
+    /// Changes a repository that is there, or says how it would be.
+    fn change(&self, dir: &Path, action: Action<'_>) -> Result<ExitCode> {
+        let signer = self.signer()?;
+        if !self.dry_run {
+            return self.done(&mut Repository::open(dir)?, action, signer.as_ref());
+        }
+        let options = self.options(signer.as_ref())?;
+        let outcome = work::rehearse(dir, action, options, &jobs(self.global), self.ui)?;
+        self.tell(&outcome, dir);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn done(
+        &self,
+        repository: &mut Repository,
+        action: Action<'_>,
+        signer: Option<&Signer>,
+    ) -> Result<ExitCode> {
+        let options = self.options(signer)?;
+        let outcome = work::run(repository, action, options, &jobs(self.global), self.ui)?;
+        self.tell(&outcome, repository.dir());
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn signer(&self) -> Result<Option<Signer>> {
+        let signer = sign::signer(&self.publishing.signing)?;
+        if let Some(signer) = &signer {
+            sign::tell(signer, self.ui);
+        } else if self.bringing.is_some_and(|bringing| bringing.sign_packages) {
+            return Err(Error::usage("there is no key to sign packages with")
+                .hint("add --sign-key FILE or --sign-command COMMAND, or set GFXPACK_SIGN_KEY")
+                .into());
+        }
+        Ok(signer)
+    }
+
+    fn options<'s>(&self, signer: Option<&'s Signer>) -> Result<Options<'s>> {
+        let date = match self.publishing.date {
+            Some(date) => Some(date),
+            None => source_date()?,
+        };
+        Ok(Options {
+            date,
+            signer,
+            sign_packages: self.bringing.is_some_and(|bringing| bringing.sign_packages),
+            link: self.bringing.is_some_and(|bringing| bringing.link),
+            allow_partial: self.publishing.allow_partial,
+            new_key: self.publishing.new_key,
+        })
+    }
+
+    fn tell(&self, outcome: &Outcome, dir: &Path) {
+        for warning in &outcome.warnings {
+            self.ui.warning(warning);
+        }
+        let status = if self.dry_run { "planned" } else { "done" };
+        let json = serde_json::json!({ "status": status, "outcome": outcome });
+        self.ui.result(&json, || {
+            if self.dry_run {
+                rehearsed(outcome, dir, self.ui.is_verbose())
+            } else {
+                text(outcome, dir, self.ui.is_verbose())
+            }
+        });
     }
 }
 
-fn signer(publishing: &Publishing, bringing: Option<&Bringing>, ui: &Ui) -> Result<Option<Signer>> {
-    let signer = sign::signer(&publishing.signing)?;
-    if let Some(signer) = &signer {
-        sign::tell(signer, ui);
-    } else if bringing.is_some_and(|bringing| bringing.sign_packages) {
-        return Err(Error::usage("there is no key to sign packages with")
-            .hint("add --sign-key FILE or --sign-command COMMAND, or set GFXPACK_SIGN_KEY")
-            .into());
+/// Packages that come and go, a line each.
+fn lines(outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for (sign, packages) in [('+', &outcome.added), ('-', &outcome.removed)] {
+        for package in packages {
+            out += &format!("{sign} {}\n", printable(&package.path));
+        }
     }
-    Ok(signer)
+    out
 }
 
-fn change(
-    mut repository: Repository,
-    action: Action<'_>,
-    publishing: &Publishing,
-    bringing: Option<&Bringing>,
-    signer: Option<&Signer>,
-    global: &Global,
-    ui: &Ui,
-) -> Result<ExitCode> {
-    let date = match publishing.date {
-        Some(date) => Some(date),
-        None => source_date()?,
+/// What a run would do.
+fn rehearsed(outcome: &Outcome, dir: &Path, verbose: bool) -> String {
+    let mut out = lines(outcome);
+    let dir = dir.display();
+    let Some(published) = &outcome.published else {
+        let same = match outcome.same {
+            0 => String::new(),
+            same => format!(", {same} there already"),
+        };
+        return out
+            + &format!("{dir}: nothing would be added or removed{same}; it would stay as it is\n");
     };
-    let options = Options {
-        date,
-        signer,
-        sign_packages: bringing.is_some_and(|bringing| bringing.sign_packages),
-        link: bringing.is_some_and(|bringing| bringing.link),
-        allow_partial: publishing.allow_partial,
-        new_key: publishing.new_key,
-    };
-    let outcome = work::run(&mut repository, action, options, &jobs(global), ui)?;
-    for warning in &outcome.warnings {
-        ui.warning(warning);
+    if verbose {
+        for path in &published.removed_files {
+            out += &format!("  {}\n", printable(path));
+        }
     }
-    let json = serde_json::json!({ "status": "done", "outcome": outcome });
-    ui.result(&json, || text(&outcome, repository.dir(), ui.is_verbose()));
-    Ok(ExitCode::SUCCESS)
+    let mut parts = vec![
+        format!("{} would be added", count(outcome.added.len(), "package")),
+        format!("{} removed", outcome.removed.len()),
+    ];
+    if outcome.same > 0 {
+        parts.push(format!("{} there already", outcome.same));
+    }
+    if !published.removed_files.is_empty() {
+        let files = count(published.removed_files.len(), "file");
+        parts.push(format!("{files} of older publications deleted"));
+    }
+    let (number, packages) = (published.publication, count(outcome.packages, "package"));
+    out + &format!("{dir}: {}; publication {number} would have {packages}\n", parts.join(", "))
 }
 
 fn text(outcome: &Outcome, dir: &Path, verbose: bool) -> String {
-    let mut out = String::new();
-    if verbose {
-        for (sign, packages) in [('+', &outcome.added), ('-', &outcome.removed)] {
-            for package in packages {
-                out += &format!("{sign} {}\n", printable(&package.path));
-            }
-        }
-    }
+    let mut out = if verbose { lines(outcome) } else { String::new() };
     let mut parts = Vec::new();
     for (packages, what) in [(outcome.added.len(), "added"), (outcome.removed.len(), "removed")] {
         if packages > 0 {
@@ -178,6 +273,29 @@ fn text(outcome: &Outcome, dir: &Path, verbose: bool) -> String {
     out
 }
 
+/// The settings by the names of their options.
+fn shown(settings: &Settings) -> serde_json::Value {
+    let components = settings.rules.iter().map(|(name, glob)| format!("{name}={glob}"));
+    let components: Vec<String> = components.collect();
+    serde_json::json!({
+        "suite": settings.suite,
+        "codename": settings.codename.as_ref().unwrap_or(&settings.suite),
+        "origin": settings.origin,
+        "label": settings.label,
+        "description": settings.description,
+        "component": components,
+        "arch": settings.architectures,
+        "valid_days": settings.valid_days,
+        "url": settings.url,
+        "keep_publications": settings.keep_publications,
+        "keep_days": settings.keep_days,
+        "rpm_compression": match settings.rpm_compression {
+            Compression::Zstd => "zstd",
+            Compression::Gzip => "gzip",
+        },
+    })
+}
+
 fn list(dir: &Path, ui: &Ui) -> Result<ExitCode> {
     let state = Repository::look(dir)?;
     let settings = &state.settings;
@@ -191,6 +309,7 @@ fn list(dir: &Path, ui: &Ui) -> Result<ExitCode> {
         "published": state.published(),
         "signed": state.signed,
         "key": state.key,
+        "settings": shown(settings),
         "packages": packages,
     });
     ui.result(&json, || {
