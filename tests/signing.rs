@@ -165,9 +165,10 @@ fn a_changed_byte_is_noticed_by_rpm_and_never_signed() {
     ok(&mut sign(&path, "good.key"));
     let good = fs::read(&path).unwrap();
     let database = database(&["good.pub"]);
-    // In the header, past its index; in the payload.
     let header = 96 + 4500_usize.next_multiple_of(8);
-    for (at, what) in [(header + 3000, "header"), (good.len() - 20, "payload")] {
+    // In the header, the name of a directory; in the payload.
+    let name = good[header..].windows(10).position(|bytes| bytes == b"/opt/rocm/").unwrap();
+    for (at, what) in [(header + name + 5, "header"), (good.len() - 20, "payload")] {
         let mut bytes = good.clone();
         bytes[at] ^= 1;
         fs::write(&path, &bytes).unwrap();
