@@ -511,3 +511,34 @@ fn file_and_gdb_see_no_difference() {
         command
     });
 }
+
+/// A static program has no interpreter either, but its start-up code may look for PT_PHDR. What tells it from a library is that
+/// it has an entry.
+#[test]
+fn a_program_keeps_its_pt_phdr() {
+    const PT_PHDR: u32 = 6;
+    let dir = lab().dir.path().join("entry");
+    fs::create_dir(&dir).unwrap();
+    let source = dir.join("synthetic.c");
+    fs::write(&source, SYNTHETIC).unwrap();
+    let [library, program, converted] =
+        ["library", "program", "converted"].map(|name| dir.join(name));
+    let search = format!("-L{}", lab().runtime.display());
+    let sizes = ["-DSIZE0=9000", "-DSIZE1=5000", "-DSYMBOLS"];
+    let before = ["-x", "c", "-fuse-ld=gold", "-shared", "-fPIC"];
+    clang(
+        &[&before[..], &sizes].concat(),
+        &[&source],
+        &library,
+        &["-Wl,--build-id=sha1", &search, "-lamdhip64"],
+    );
+    let mut bytes = reader(&library);
+    bytes[24..32].copy_from_slice(&0x1000_u64.to_le_bytes());
+    fs::write(&program, &bytes).unwrap();
+    for (file, keeps) in [(&library, false), (&program, true)] {
+        let has = |file: &Path| image(&reader(file)).segments.iter().any(|s| s.p_type == PT_PHDR);
+        assert!(has(file));
+        let removed = convert(file, &converted, MARKER).unwrap();
+        assert_eq!((has(&converted), removed == 0), (keeps, keeps), "{}", file.display());
+    }
+}

@@ -185,6 +185,8 @@ pub struct Image {
     /// The 64 bytes of the ELF header.
     pub(crate) ehdr: [u8; 64],
     pub e_type: u16,
+    /// Where a program begins; 0 in a library.
+    pub e_entry: u64,
     pub e_phoff: u64,
     pub e_shoff: u64,
     pub e_shstrndx: u32,
@@ -294,6 +296,7 @@ impl Image {
         let mut image = Self {
             ehdr,
             e_type: u16_at(&ehdr, 16),
+            e_entry: u64_at(&ehdr, 24),
             e_phoff,
             e_shoff,
             e_shstrndx: u16_at(&ehdr, 62).into(),

@@ -12,8 +12,8 @@
 //!   behind it and is reached through a header only (notes, the interpreter's name, hash tables, the
 //!   dynamic symbols and their names) moves away; notes come back behind the longer table where they fit, since
 //!   the kernel writes the first page of a file into core dumps for the sake of the build id.
-//! - Where more than a page would have to move away, a shared library gives up its PT_PHDR instead. Only programs need
-//!   one: the loader finds the table of a library through the ELF header, and GNU ld makes none for libraries.
+//! - Where more than a page would have to move away, a shared library gives up its PT_PHDR instead. Only programs use
+//!   it: the loader finds the table of a library through the ELF header, and GNU ld makes none for libraries.
 //! - Where the device code is the first thing of its segment, the segment simply begins later: GNU strip
 //!   cannot keep the offset of a segment without bytes.
 //! - Device code too small for a hole is overwritten in place; if not even the marker fits, a new
@@ -278,12 +278,10 @@ fn check_device_code(image: &Image, fatbin: usize) -> Result<usize, ConvertError
 /// table that moves away leaves as many bytes behind as it takes, and can be larger than the device code.
 fn room(image: &Image, marker_len: u64) -> Result<(Vec<Unit>, Option<usize>), ConvertError> {
     let is = |kind| move |s: &Segment| s.p_type == kind;
-    let spare = match image.e_type {
-        ET_DYN if !image.segments.iter().any(is(PT_INTERP)) => {
-            image.segments.iter().position(is(PT_PHDR))
-        }
-        _ => None,
-    };
+    // A static program has no interpreter either, and its start-up code may look for PT_PHDR, as musl's does.
+    let is_library =
+        image.e_type == ET_DYN && image.e_entry == 0 && !image.segments.iter().any(is(PT_INTERP));
+    let spare = image.segments.iter().position(is(PT_PHDR)).filter(|_| is_library);
     let mut units = match (make_room(image, marker_len), spare) {
         (Err(ConvertError::NoRoom { .. }), Some(_)) => return Ok((Vec::new(), spare)),
         (units, _) => units?,

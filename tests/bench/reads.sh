@@ -37,6 +37,7 @@ traced() {
   count
 }
 size=$(find "$shards" -type f -printf '%s\n' | awk '{ sum += $1 } END { printf "%.0f", sum }')
+[ "$size" -gt 0 ] || { echo "$0: no files below $shards (links are not followed)" >&2; exit 1; }
 read -r plan plan_files < <(traced --dry-run "$@")
 read -r all files < <(traced "$@")
 percent() { awk -v a="$1" -v b="$size" 'BEGIN { printf "%.2f", 100 * a / b }'; }
