@@ -74,7 +74,8 @@ pub fn indices(
     };
     if let Some(url) = &settings.url {
         let name = format!("{}/{}.repo", root(Format::Rpm), settings.name());
-        let are_signed = of.iter().all(|(_, record)| record.is_signed);
+        // Nothing is promised of packages that are to come: clients keep the file.
+        let are_signed = !of.is_empty() && of.iter().all(|(_, record)| record.is_signed);
         fixed(name, repo_file(settings, url, signer, are_signed).into_bytes());
     }
     if let Some(key) = signer.and_then(Signer::public_key) {
