@@ -168,6 +168,7 @@ impl Run<'_> {
     ) -> Result<(Outcome, Option<Planned>)> {
         let options = self.options;
         let key = self.key(places, state)?;
+        trust::outdated(&places.dir, state)?;
         let settings = match action {
             Action::Set(settings) => settings,
             _ => &state.settings,
