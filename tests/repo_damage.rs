@@ -87,6 +87,56 @@ fn a_damaged_state_is_refused_and_changes_nothing() {
     verified(&dir);
 }
 
+/// A copy of `bytes` with a bit flipped in each of its places where `part` stands, and how many there were.
+fn flipped(bytes: &[u8], part: &[u8]) -> (Vec<u8>, usize) {
+    let mut flipped = bytes.to_vec();
+    let at: Vec<usize> = bytes
+        .windows(part.len())
+        .enumerate()
+        .filter(|(_, one)| *one == part)
+        .map(|(at, _)| at)
+        .collect();
+    at.iter().for_each(|at| flipped[at + part.len() / 2] ^= 1);
+    (flipped, at.len())
+}
+
+#[test]
+fn pieces_of_indices_that_are_kept_are_not_published_when_they_are_damaged() {
+    let temp = TempDir::new().unwrap();
+    let good = temp.path().join("good");
+    ok(unsigned("create", &good).args(both(0)).args(["--component", "gfx110x=*-gfx110x"]));
+    let state = fs::read(good.join(".gfxpack/state")).unwrap();
+    let start = state.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let payload = zstd::decode_all(&state[start..]).unwrap();
+    let mut tried = 0;
+    for component in ["main", "gfx110x"] {
+        for ending in ["xz", "gz", "zst"] {
+            let index = format!("deb/dists/stable/{component}/binary-amd64/Packages.{ending}");
+            let index = fs::read(good.join(index)).unwrap();
+            for n in 1..4 {
+                let middle = index.len() * n / 4;
+                // Where a piece of the index is kept, it stands in the state as it is; the checksum is right again.
+                let (damaged, places) = flipped(&payload, &index[middle - 8..middle + 8]);
+                if places == 0 {
+                    continue;
+                }
+                tried += 1;
+                let dir = temp.path().join(tried.to_string());
+                copy_tree(&good, &dir);
+                let mut encoder = zstd::Encoder::new(state[..start].to_vec(), 1).unwrap();
+                encoder.include_checksum(true).unwrap();
+                std::io::Write::write_all(&mut encoder, &damaged).unwrap();
+                fs::write(dir.join(".gfxpack/state"), encoder.finish().unwrap()).unwrap();
+                ok(&mut unsigned("publish", &dir));
+                verified(&dir);
+                ok(unsigned("add", &dir).args(both(1)));
+                verified(&dir);
+            }
+        }
+    }
+    assert!(tried >= 6, "{tried}");
+}
+
 #[test]
 fn a_state_that_is_not_of_what_is_published_is_refused() {
     let temp = TempDir::new().unwrap();

@@ -120,7 +120,7 @@ enum Done {
 /// Compresses indices, and gives each with how it is served, and the blocks that they have.
 fn compress(texts: &[Text], kept: &[Block], jobs: &Jobs) -> io::Result<(Vec<Made>, Vec<Block>)> {
     let mut blocks: HashMap<[u8; 32], Block> =
-        kept.iter().map(|block| (block.key, block.clone())).collect();
+        kept.iter().filter(|one| one.is_whole()).map(|one| (one.key, one.clone())).collect();
     let mut wanted = Vec::new();
     let mut seen = HashSet::new();
     for text in texts {

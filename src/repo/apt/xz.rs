@@ -36,6 +36,31 @@ pub struct Block {
     /// With padding.
     #[serde(with = "crate::msgpack::bytes")]
     bytes: Vec<u8>,
+    /// SHA-256 of all the above: a block is copied into an index that clients read, and nobody looks into it.
+    #[serde(default)]
+    sum: [u8; 32],
+}
+
+impl Block {
+    fn new(key: [u8; 32], text: u64, unpadded: u64, bytes: Vec<u8>) -> Self {
+        let mut block = Self { key, text, unpadded, bytes, sum: [0; 32] };
+        block.sum = block.sum();
+        block
+    }
+
+    fn sum(&self) -> [u8; 32] {
+        let mut sha256 = Sha256::new();
+        sha256.update(self.key);
+        sha256.update(self.text.to_le_bytes());
+        sha256.update(self.unpadded.to_le_bytes());
+        sha256.update(&self.bytes);
+        sha256.finalize().into()
+    }
+
+    /// Whether it is as it was made. One that is not is made again.
+    pub(super) fn is_whole(&self) -> bool {
+        self.sum == self.sum()
+    }
 }
 
 /// What tells whether a block is of this text, and made as this program makes it.
@@ -67,7 +92,7 @@ pub(super) fn block(key: [u8; 32], text: &[u8]) -> io::Result<Block> {
         .ok_or_else(|| io::Error::other("liblzma wrote another stream than one of one block"))?;
     bytes.truncate(end);
     bytes.drain(..ENDS);
-    Ok(Block { key, text: text.len() as u64, unpadded, bytes })
+    Ok(Block::new(key, text.len() as u64, unpadded, bytes))
 }
 
 /// Where the only block of a stream ends, and its size without padding, as the index says.
@@ -155,6 +180,25 @@ mod tests {
             let mut xz = xz.spawn().unwrap();
             xz.stdin.take().unwrap().write_all(&made).unwrap();
             assert!(xz.wait().unwrap().success());
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_not_as_it_was_made_is_found_out() {
+        let [one, other] =
+            ["one", "other"].map(|text| block(key(text.as_bytes()), text.as_bytes()).unwrap());
+        assert!(one.is_whole() && other.is_whole());
+        let mut bytes = one.bytes.clone();
+        bytes[9] ^= 1;
+        for bad in [
+            Block { key: other.key, ..one.clone() },
+            Block { text: other.text, ..one.clone() },
+            Block { unpadded: one.unpadded + 4, ..one.clone() },
+            Block { bytes: other.bytes.clone(), ..one.clone() },
+            Block { bytes, ..one.clone() },
+            Block { sum: other.sum, ..one.clone() },
+        ] {
+            assert!(!bad.is_whole());
         }
     }
 
