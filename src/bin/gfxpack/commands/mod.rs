@@ -87,6 +87,16 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
+/// The first few of a list, in a line.
+fn some(all: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = all.iter().take(SHOWN).map(|one| printable(one)).collect::<Vec<_>>().join("; ");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}
+
 /// What stands beside the artifacts and was not read, in a line; nothing where there is nothing.
 fn passed_over_line(paths: &[PathBuf]) -> String {
     const SHOWN: usize = 5;
