@@ -196,6 +196,7 @@ fn a_configuration_is_drafted_and_recombines() {
         text,
         json!({
             "primary_shard": "gfx110X-build",
+            "required_shards": SHARDS,
             "architecture_groups": {
                 "gfx110X": {
                     "display_name": "ROCm gfx110X (RX 7900, RX 7700, RX 7600)",

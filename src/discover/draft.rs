@@ -27,13 +27,14 @@ pub struct Draft {
 /// Groups the ISAs of a report by family. A feature variant goes with its processor. The primary
 /// shard is the one that is named, else the first of all by name; it is an error where that is not
 /// among the report's shards, or nothing says which it is. `generic_union` is set where another shard
-/// has generic files that the primary one lacks, and nowhere else.
+/// has generic files that the primary one lacks, and nowhere else. All shards are required, where there are
+/// several.
 pub fn draft_config(report: &Report, primary_shard: Option<&str>) -> Result<Draft> {
     let shards: BTreeSet<&str> =
         report.paths.iter().flat_map(|path| &path.shards).map(String::as_str).collect();
     let primary_shard = match (primary_shard, shards.first()) {
         (Some(name), Some(_)) if !shards.contains(name) => {
-            let known = shards.into_iter().collect::<Vec<_>>().join(", ");
+            let known = shards.iter().copied().collect::<Vec<_>>().join(", ");
             return Err(Error::usage(format!("--primary-shard {name}: no such shard"))
                 .hint(format!("the shards are {known}"))
                 .into());
@@ -73,12 +74,18 @@ pub fn draft_config(report: &Report, primary_shard: Option<&str>) -> Result<Draf
         let architectures = isas.iter().map(ToString::to_string).collect();
         (family, Group { display_name, architectures })
     });
+    // The primary shard has to be there anyhow.
+    let required_shards = match shards.len() {
+        0 | 1 => Vec::new(),
+        _ => shards.iter().map(|&name| name.to_owned()).collect(),
+    };
     let union_because = only_elsewhere(report, primary_shard);
     let config = PackagingConfig {
         primary_shard: primary_shard.to_owned(),
         architecture_groups: groups.collect(),
         validation: Validation::default(),
         component_overrides: BTreeMap::new(),
+        required_shards,
         generic_union: !union_because.is_empty(),
     };
     Ok(Draft { config, left_out, union_because })

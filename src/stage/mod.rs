@@ -92,8 +92,7 @@ pub fn stage(
         })
         .collect();
     Errors::check((), faults)?;
-    let staged =
-        assign::assign(artifacts, definitions, groups, &options.install_prefix, &mut report)?;
+    let staged = assign::assign(artifacts, definitions, groups, options, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
     linker::add(&mut packages, definitions, options, &mut report);
     closed::check_names(&packages)?;
