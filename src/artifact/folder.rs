@@ -74,6 +74,30 @@ impl Folder {
     }
 }
 
+/// Archives in folders of artifacts that have no digest beside them, where others have: somebody meant all of
+/// them to be checked. Sorted; none where no archive has one.
+pub fn without_digest(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut without = Vec::new();
+    let mut some_have = false;
+    for folder in folders {
+        for name in Folder::of_artifacts(folder)?.wanted {
+            let archive = folder.join(&name);
+            if !archive.is_file() {
+                continue;
+            }
+            let mut digest = archive.clone().into_os_string();
+            digest.push(CHECKSUM);
+            if Path::new(&digest).exists() {
+                some_have = true;
+            } else {
+                without.push(archive);
+            }
+        }
+    }
+    without.sort();
+    Ok(if some_have { without } else { Vec::new() })
+}
+
 /// What [`super::read_artifacts`] passes over in the folder `parent`: paths relative to it, sorted.
 pub fn passed_over(parent: &Path) -> Result<Vec<PathBuf>> {
     Ok(Folder::of_artifacts(parent)?.passed_over.into_iter().map(PathBuf::from).collect())

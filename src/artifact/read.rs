@@ -101,6 +101,24 @@ fn artifact(
     let manifest_name = TreePath::new(MANIFEST).expect("a plain name");
     let manifest_path = dir.join(MANIFEST);
     let Some(manifest) = tree.remove(&manifest_name) else {
+        // The directory itself was packed, or lies in one of its name.
+        let mut inside = tree.iter().map(|(path, _)| path);
+        if let Some(inside) = inside.find(|path| path.file_name() == MANIFEST.as_bytes())
+            && let Some(folder) = inside.parent().filter(|folder| folder.parent().is_none())
+        {
+            let hint = match dir.is_file() {
+                true => format!(
+                    "pack what is in the directory, not the directory: tar -C {folder} -c ."
+                ),
+                false => {
+                    format!("name {} one level further in", dir.join(folder.as_path()).display())
+                }
+            };
+            return Err(Error::failed(format!("has the artifact one level further in ({inside})"))
+                .at(dir)
+                .hint(hint)
+                .into());
+        }
         return Err(Error::failed(format!("has no {MANIFEST}"))
             .at(dir)
             .hint("an artifact lists its prefixes there, one a line; without it nothing says how to install it")

@@ -45,6 +45,7 @@ pub(super) fn archive(path: &Path, digests: bool, monitor: &dyn Monitor) -> Resu
     };
     let expected = checksum(path)?;
     let cannot = |e| Error::io("cannot read", path, e);
+    check_format(path, format)?;
     let archive = Arc::new(ArchiveFile::new(path, format).map_err(cannot)?);
     let stream = archive.open(expected.is_some()).map_err(cannot)?;
     let mut reading = Reading {
@@ -66,6 +67,19 @@ pub(super) fn archive(path: &Path, digests: bool, monitor: &dyn Monitor) -> Resu
     }
     first_by_path(&mut tree, first_names);
     Ok(tree)
+}
+
+/// Refuses an archive whose first bytes say that it is of another format than its name.
+fn check_format(path: &Path, format: Format) -> Result<(), Error> {
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut begin));
+    read.map_err(|e| Error::io("cannot read", path, e))?;
+    let Some((what, ending)) = format.other(&begin) else { return Ok(()) };
+    let hint = match ending {
+        "" => "pack it again as .tar.zst, .tar.xz or .tar.gz".to_owned(),
+        ending => format!("let its name end in {ending}"),
+    };
+    Err(Error::failed(format!("is {what}, though its name says {format}")).at(path).hint(hint))
 }
 
 fn damaged(path: &Path, e: TarError) -> Error {

@@ -10,7 +10,7 @@ use gfxpack::recombine::{Report, recombine, told};
 use gfxpack::tree::dir::Copying;
 use gfxpack::tree::output::OutputDir;
 
-use super::{count, jobs, passed_over_json, passed_over_line};
+use super::{count, jobs, passed_over_json, passed_over_line, shard_folders, tell_undigested};
 use crate::args::{Global, Recombine};
 use crate::output::Ui;
 
@@ -19,6 +19,7 @@ pub fn run(args: &Recombine, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let jobs = jobs(global);
     let shards = read_required(&args.input_shards_dir, &config, &args.config, &jobs, ui)?;
     let passed = passed_over_in_shards(&args.input_shards_dir)?;
+    tell_undigested(&shard_folders(&args.input_shards_dir)?, ui)?;
     let (artifacts, report) = recombine(&shards, &config)?;
     tell(&report, ui);
     let output = OutputDir::create(&args.output_dir, args.force, &[&args.input_shards_dir])?;
