@@ -45,7 +45,6 @@ pub(super) fn archive(path: &Path, digests: bool, monitor: &dyn Monitor) -> Resu
     };
     let expected = checksum(path)?;
     let cannot = |e| Error::io("cannot read", path, e);
-    check_format(path, format)?;
     let archive = Arc::new(ArchiveFile::new(path, format).map_err(cannot)?);
     let stream = archive.open(expected.is_some()).map_err(cannot)?;
     let mut reading = Reading {
@@ -69,20 +68,25 @@ pub(super) fn archive(path: &Path, digests: bool, monitor: &dyn Monitor) -> Resu
     Ok(tree)
 }
 
-/// Refuses an archive whose first bytes say that it is of another format than its name.
-fn check_format(path: &Path, format: Format) -> Result<(), Error> {
+/// The fault of an archive whose first bytes say that it is of another format than its name. Asked where it
+/// cannot be read, so that a good archive is opened once.
+fn other_format(path: &Path) -> Option<Error> {
+    let (_, format) = Format::of_name(path.file_name()?.to_str()?)?;
     let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut begin));
-    read.map_err(|e| Error::io("cannot read", path, e))?;
-    let Some((what, ending)) = format.other(&begin) else { return Ok(()) };
+    File::open(path).ok()?.take(512).read_to_end(&mut begin).ok()?;
+    let (what, ending) = format.other(&begin)?;
     let hint = match ending {
         "" => "pack it again as .tar.zst, .tar.xz or .tar.gz".to_owned(),
         ending => format!("let its name end in {ending}"),
     };
-    Err(Error::failed(format!("is {what}, though its name says {format}")).at(path).hint(hint))
+    let fault = format!("is {what}, though its name says {format}");
+    Some(Error::failed(fault).at(path).hint(hint))
 }
 
 fn damaged(path: &Path, e: TarError) -> Error {
+    if let Some(other) = other_format(path) {
+        return other;
+    }
     let hint = match &e {
         TarError::Field { .. } => {
             "pack the artifact again, as with `tar --format=pax --sort=name` and zstd"
