@@ -767,11 +767,16 @@ fn packages_that_clients_would_refuse_are_told_with_the_right_cause() {
     for more in [&key[..], &[]] {
         let ran = common::run(&mut verify(more));
         assert_eq!(ran.status, Some(1), "{ran:?}");
-        let said = "error [repo-unsigned] rpm/Packages/h/hip-runtime-7.1.0-1.x86_64.rpm\n  found: is not signed itself\n  \
-                    expected: a signature, as rpm/gfxpack.repo says gpgcheck=1\n";
-        assert!(ran.stdout.contains(said), "{}", ran.stdout);
-        assert_eq!(ran.stdout.matches("[repo-unsigned]").count(), 4, "{}", ran.stdout);
-        assert!(ran.stdout.contains("--sign-packages"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("error [repo-unsigned] 4 findings\n"), "{}", ran.stdout);
+        let ran = common::run(verify(more).arg("--json"));
+        let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let findings = json["report"]["findings"].as_array().unwrap();
+        assert_eq!(findings.len(), 4, "{json}");
+        let first = &findings[0];
+        assert_eq!(first["artifact"], "rpm/Packages/h/hip-runtime-7.1.0-1.x86_64.rpm");
+        assert_eq!(first["message"], "is not signed itself");
+        assert_eq!(first["expected"], "a signature, as rpm/gfxpack.repo says gpgcheck=1");
+        assert!(first["mend"].as_str().unwrap().contains("--sign-packages"), "{first}");
     }
 }
 
