@@ -183,6 +183,18 @@ fn modes(artifact: &Checked, findings: &mut Vec<Finding>) {
             }
             (EntryKind::File(_), _) => (0o444, "a file that all can read (0644)"),
         };
+        if entry.mode & 0o6000 != 0 && !entry.is_dir() {
+            findings.push(Finding::new(
+                Check::Mode,
+                &artifact.label,
+                &path.to_string(),
+                format!(
+                    "has the mode {:04o}: it runs with its owner's or group's rights",
+                    entry.mode
+                ),
+                "no setuid or setgid bit, since packages install files as root's",
+            ));
+        }
         if entry.mode & wanted != wanted {
             findings.push(Finding::new(
                 Check::Mode,
