@@ -7,7 +7,7 @@ mod common;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use common::{Ran, gfxpack, ok, run, tool};
@@ -93,4 +93,20 @@ fn a_file_that_would_run_as_root_is_told() {
         assert!(verified.stdout.contains(&finding), "{}", verified.stdout);
     }
     assert!(verified.stdout.contains("has the mode 4755"), "{}", verified.stdout);
+}
+
+#[test]
+fn a_link_to_a_place_of_the_building_machine_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let lib = lib(dir.path());
+    fs::write(lib.join("libx.so.1"), "x").unwrap();
+    symlink("/home/builder/stage/lib/libx.so.1", lib.join("libx.so")).unwrap();
+    symlink("/usr/lib/libc.so.6", lib.join("libc.so")).unwrap();
+    let verified = build(dir.path());
+    for package in ["x-lib-1-1.x86_64.rpm", "x-lib_1-1_amd64.deb"] {
+        let finding = format!("warning [dangling-link] {package}/opt/rocm/lib/libx.so");
+        assert!(verified.stdout.contains(&finding), "{}", verified.stdout);
+    }
+    assert!(verified.stdout.contains("/home/builder/stage/lib/libx.so.1"), "{}", verified.stdout);
+    assert!(!verified.stdout.contains("libc.so"), "{}", verified.stdout);
 }

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_code_object_that_ends_early_or_lies_is_an_error_or_names_nothing() {
-        let mut bytes = vec![0; 64 + 56];
+        let mut bytes = [0; 64 + 56];
         bytes[..9].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 64, 2]);
         bytes[18] = 224;
         assert!(KernelNames::read(&bytes[..], 120).unwrap().is_none());
