@@ -23,6 +23,10 @@ const WRAPPER: u64 = 24;
 /// A kernel that more places than this have says nothing of which one is meant.
 const COMMON: usize = 16;
 
+/// Names of kernels that are held for one component at most: 128 MiB. Real ones have some hundred thousand; what comes
+/// after is not judged.
+const HELD_MAX: usize = 16 << 20;
+
 /// The kernels of one binary, by the place of their wrapper.
 type Places = BTreeMap<u32, Option<Arc<KernelNames>>>;
 
@@ -35,8 +39,9 @@ pub(super) fn check(generic: &[&Part], device: &[&Part], all: &[Part]) -> Result
         return Ok(Vec::new());
     }
     let mut by_shard: BTreeMap<&str, BTreeMap<String, Places>> = BTreeMap::new();
+    let mut room = HELD_MAX;
     for part in all {
-        kernels(part, by_shard.entry(&part.shard.name).or_default())?;
+        kernels(part, by_shard.entry(&part.shard.name).or_default(), &mut room)?;
     }
     let mut shards: Vec<&str> = device.iter().map(|part| part.shard.name.as_str()).collect();
     shards.dedup();
@@ -91,7 +96,11 @@ fn wrappers(part: &Part, binary: &str) -> Result<Option<u64>, Error> {
 }
 
 /// Adds what one artifact has of each binary.
-fn kernels(part: &Part, binaries: &mut BTreeMap<String, Places>) -> Result<(), Error> {
+fn kernels(
+    part: &Part,
+    binaries: &mut BTreeMap<String, Places>,
+    room: &mut usize,
+) -> Result<(), Error> {
     for (_, entry) in part.artifact.tree.iter().filter(|(path, _)| super::is_archive(path)) {
         match entry.source() {
             Some(Source::Kpack(plan)) => {
@@ -99,7 +108,7 @@ fn kernels(part: &Part, binaries: &mut BTreeMap<String, Places>) -> Result<(), E
                 for kernel in plan.kernels() {
                     let places = binaries.entry(kernel.name.clone()).or_default();
                     let names = places.entry(kernel.co_index).or_default();
-                    if names.is_some() {
+                    if names.is_some() || *room == 0 {
                         continue;
                     }
                     let input = &kernel.code_object.input;
@@ -112,21 +121,33 @@ fn kernels(part: &Part, binaries: &mut BTreeMap<String, Places>) -> Result<(), E
                     *names = open
                         .as_ref()
                         .and_then(|(_, file)| kernel.code_object.bundle.kernel_names(file));
+                    // The bundle has them, and this place: what other places share is held once.
+                    if let Some(names) =
+                        names.as_ref().filter(|names| Arc::strong_count(names) == 2)
+                    {
+                        *room = room.saturating_sub(names.hashes().len());
+                    }
                 }
             }
             Some(Source::File(input)) => {
                 let file = input.open().map_err(|e| Error::io("cannot read", input.path(), e))?;
                 // One that is damaged is told by those who take code from it.
                 let Ok(archive) = Archive::open(&file) else { continue };
+                let mut known: HashMap<u32, Option<Arc<KernelNames>>> = HashMap::new();
                 for kernel in archive.entries() {
                     let places = binaries.entry(kernel.binary.clone()).or_default();
                     let names = places.entry(kernel.co_index).or_default();
-                    if names.is_none()
-                        && let Ok(stream) = archive.open_entry(kernel)
-                        && let Ok(found) = KernelNames::read(stream, kernel.original_size)
-                    {
-                        *names = found.map(Arc::new);
+                    if names.is_some() || *room == 0 {
+                        continue;
                     }
+                    // Many kernels can be one code object.
+                    let found = known.entry(kernel.ordinal).or_insert_with(|| {
+                        let stream = archive.open_entry(kernel).ok()?;
+                        let found = KernelNames::read(stream, kernel.original_size).ok()??;
+                        *room = room.saturating_sub(found.hashes().len());
+                        Some(Arc::new(found))
+                    });
+                    names.clone_from(found);
                 }
             }
             _ => {}

@@ -28,6 +28,9 @@ const PAGE: u64 = 4096;
 /// 128 KiB.
 const LOOK: u64 = 256 << 10;
 
+/// How many names of kernels are kept of one member at most, 8 bytes each. What is not kept is read again.
+const NAMES_MAX: usize = 4 << 20;
+
 /// How much of it is looked at for the names of its kernels, which stand before the code, where the above has too little.
 const LOOK_FOR_NAMES: u64 = 8 << 20;
 
@@ -68,6 +71,7 @@ pub(super) fn keep<E>(
     let code = code_segments(head);
     let last = last_part(head, len);
     let mut bundles = BTreeMap::new();
+    let mut names = 0;
     let mut at = 0;
     while at < len {
         window.go_to(at)?;
@@ -76,9 +80,12 @@ pub(super) fn keep<E>(
             let part = Part { base: at, bytes, len };
             if let Ok(bundle) = Bundle::read(&part, at, len) {
                 let end = at + bundle.total_size;
-                if !bundle.learn_kernel_names(&part) {
-                    window.hold(at, LOOK_FOR_NAMES.min(bundle.total_size))?;
-                    bundle.kernel_names(&Part { base: at, bytes: window.from(at), len });
+                if names < NAMES_MAX {
+                    if !bundle.learn_kernel_names(&part) {
+                        window.hold(at, LOOK_FOR_NAMES.min(bundle.total_size))?;
+                    }
+                    let part = Part { base: at, bytes: window.from(at), len };
+                    names += bundle.kernel_names(&part).map_or(0, |names| names.hashes().len());
                 }
                 bundles.insert(at, Arc::new(bundle));
                 if end > at {
