@@ -118,6 +118,13 @@ impl Error {
         if self.place > 0 { rest.strip_prefix(": ").unwrap_or(rest) } else { rest }
     }
 
+    /// The system refuses a thread that is needed.
+    pub(crate) fn no_thread(source: std::io::Error) -> Self {
+        Self::failed("cannot start a thread").because(source).hint(
+            "the system has a limit of threads or memory for this process (`ulimit -u`, `ulimit -v`, a container's): raise it, or lower --jobs",
+        )
+    }
+
     /// The message alone, without path and cause.
     pub fn message(&self) -> &str {
         &self.message
@@ -126,7 +133,7 @@ impl Error {
     /// What the user can do, where it is known: what was said with the error, or what follows from
     /// the system's refusal.
     pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref().or_else(|| system_hint(self.system_error()?.kind()))
+        self.hint.as_deref().or_else(|| system_hint(self.system_error()?))
     }
 
     /// Whether the cause is a device without space left.
@@ -148,9 +155,13 @@ impl Error {
     }
 }
 
-fn system_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
+fn system_hint(error: &std::io::Error) -> Option<&'static str> {
     use std::io::ErrorKind;
-    Some(match kind {
+    // `EMFILE` and `ENFILE` of Linux have no kind.
+    if matches!(error.raw_os_error(), Some(23 | 24)) {
+        return Some("allow more open files (`ulimit -n`), or lower --jobs");
+    }
+    Some(match error.kind() {
         ErrorKind::StorageFull => "free some space, or put the output on another disk",
         ErrorKind::QuotaExceeded => "raise the quota, or put the output on another disk",
         ErrorKind::PermissionDenied => "run as a user who may, or change the file's permissions",
@@ -163,6 +174,9 @@ fn system_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
         ErrorKind::UnexpectedEof => {
             "it has fewer bytes than its size says: it became shorter meanwhile, or is one of the system's own, as \
              below /proc and /sys, which cannot be packaged"
+        }
+        ErrorKind::FileTooLarge => {
+            "a file may not be as large here: the shell has a limit (`ulimit -f`), or the file system"
         }
         ErrorKind::InvalidFilename => "shorten the name: the file system of the output has a limit",
         _ => return None,

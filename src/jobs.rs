@@ -150,16 +150,12 @@ impl Jobs {
     pub fn drive<T: Sync, R: Send>(&self, items: &[T], drive: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());
-        thread::scope(|scope| {
-            for _ in 0..self.threads().min(items.len()) {
-                scope.spawn(|| {
-                    while let Some((i, item)) = Some(next.fetch_add(1, Ordering::Relaxed))
-                        .and_then(|i| Some((i, items.get(i)?)))
-                    {
-                        let result = drive(item);
-                        results.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(result);
-                    }
-                });
+        side_by_side(self.threads().min(items.len()), || {
+            while let Some((i, item)) =
+                Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, items.get(i)?)))
+            {
+                let result = drive(item);
+                results.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(result);
             }
         });
         let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -198,25 +194,32 @@ impl Jobs {
                 graph = changed.wait(graph).unwrap_or_else(PoisonError::into_inner);
             }
         };
-        thread::scope(|scope| {
-            for _ in 0..at_once.min(needs.len()) {
-                scope.spawn(|| {
-                    while let Some(item) = next() {
-                        // Also where it panics, or others would wait for ever.
-                        let running =
-                            Running { graph: &graph, changed: &changed, item, needs, lost: &lost };
-                        let result = drive(item, &|| release(item));
-                        if result.is_ok() {
-                            release(item);
-                        }
-                        locked().results[item] = Some(result);
-                        drop(running);
-                    }
-                });
+        side_by_side(at_once.min(needs.len()), || {
+            while let Some(item) = next() {
+                // Also where it panics, or others would wait for ever.
+                let running =
+                    Running { graph: &graph, changed: &changed, item, needs, lost: &lost };
+                let result = drive(item, &|| release(item));
+                if result.is_ok() {
+                    release(item);
+                }
+                locked().results[item] = Some(result);
+                drop(running);
             }
         });
         graph.into_inner().unwrap_or_else(PoisonError::into_inner).results
     }
+}
+
+/// Runs `work` in that many threads, each until there is nothing left to do. Where the system refuses some of them there
+/// are fewer; where it refuses all, this thread does the work.
+fn side_by_side(threads: usize, work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        let start = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+        if (0..threads).map_while(start).count() == 0 {
+            work();
+        }
+    });
 }
 
 /// An item that is being driven.

@@ -168,6 +168,53 @@ fn a_config_with_an_unknown_key() {
 }
 
 #[test]
+fn a_config_is_told_with_line_column_and_key() {
+    let input = Damaged::new();
+    let group = |rest: &str| {
+        format!(
+            "{{\"primary_shard\": \"gfx110X-build\",\n \"architecture_groups\": {{\"g\": {{{rest}}}}}}}"
+        )
+    };
+    let of_group = "\"display_name\": \"\", \"architectures\": [\"gfx1100\"]";
+    let cases = [
+        (
+            group("\"display_name\": 5, \"architectures\": []"),
+            vec![
+                "architecture_groups.g.display_name: invalid type: integer `5`, expected a string at line 2 column 48",
+            ],
+        ),
+        (
+            group("\"display_name\": \"\", \"architectures\": [\"gfx1100\", {}]"),
+            vec![
+                "architecture_groups.g.architectures[1]: invalid type: map, expected a string at line 2",
+            ],
+        ),
+        (
+            group(&of_group.replace("display_name", "dispaly_name")),
+            vec!["unknown field `dispaly_name`", "line 2 column", "did you mean `display_name`?"],
+        ),
+        (group(of_group) + "}", vec!["trailing characters at line 2"]),
+    ];
+    for (text, words) in cases {
+        input.config(&text);
+        input.refuses(&mut input.build(), 2, &[&["groups.json"], &words[..]].concat());
+    }
+    // What some editors write.
+    let path = input.path("groups.json");
+    let utf16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(&path, utf16).unwrap();
+    input.refuses(&mut input.build(), 2, &["groups.json", "UTF-16", "save it as UTF-8"]);
+    fs::write(&path, b"{\n \"\xff\": 1}").unwrap();
+    input.refuses(&mut input.build(), 2, &["the byte 0xff at line 2 column 3 is not UTF-8"]);
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    input.refuses(&mut input.build(), 2, &["groups.json", "larger than 64 MiB"]);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, format!("\u{feff}{}", group(of_group))).unwrap();
+    ok(input.build().arg("--dry-run"));
+}
+
+#[test]
 fn faults_of_groups_are_all_told() {
     let input = Damaged::new();
     input.config(

@@ -456,6 +456,25 @@ fn a_cache_that_cannot_be_written_costs_nothing_but_time() {
 }
 
 #[test]
+fn a_cache_that_may_only_be_read_gives_what_it_has() {
+    let bench = Bench::new();
+    settle();
+    let (one, _) = bench.with("1", &[]);
+    let before = snapshot(&bench.cache());
+    let script =
+        r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" || exit 77; shift; exec "$@""#;
+    let mut command = tool("unshare", "util-linux");
+    command.args(["--mount", "--map-root-user", "sh", "-c", script, "sh"]).arg(bench.cache());
+    let build = bench.cached("1");
+    let ran = run(command.arg(build.get_program()).args(build.get_args()));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_same("a read-only cache", &one, &snapshot(&bench.out()));
+    assert!(ran.stderr.contains("Read-only file system"), "{}", ran.stderr);
+    assert_eq!(Said::new(&ran.stdout, &ran.stderr).packages, [PACKAGES, 0], "{}", ran.stderr);
+    assert_same("nothing was kept", &before, &snapshot(&bench.cache()));
+}
+
+#[test]
 fn a_directory_that_is_no_cache_is_refused() {
     let bench = Bench::new();
     fs::create_dir(bench.cache()).unwrap();

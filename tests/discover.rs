@@ -213,6 +213,7 @@ fn a_configuration_is_drafted_and_recombines() {
             },
             "validation": {
                 "error_on_duplicate_device_code": true,
+                "error_on_misplaced_kernels": true,
                 "verify_generic_artifacts_match": false,
                 "error_on_missing_architecture": false,
             },

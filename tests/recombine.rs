@@ -6,7 +6,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use common::{Ran, copy_tree, example_shards, files, gfxpack, ok, run, snapshot};
@@ -371,6 +371,16 @@ fn each_difference_of_generic_trees_is_enough() {
             &format!("b/x_lib_generic: 1 generic file differs from the primary shard's: {finding}"),
         );
 
+        // A folder in one shard, a link in the other: neither is a file that both have.
+        let split = Split::new();
+        split.add("a/x_lib_generic", &same).add("b/x_lib_generic", &same);
+        fs::create_dir(split.dir.path().join("split/a/x_lib_generic/p/lib64")).unwrap();
+        symlink("lib", split.dir.path().join("split/b/x_lib_generic/p/lib64")).unwrap();
+        let ran = split.recombine(&config(&with));
+        assert_eq!(ran.status, Some(i32::from(strict)), "link: {}", ran.stderr);
+        let finding = "1 generic file differs from the primary shard's: p/lib64";
+        told(&ran, strict, &format!("b/x_lib_generic: {finding}"));
+
         let split = Split::new();
         split.add("a/x_lib_generic", &same).add("b/x_lib_gfx1100", &[("k", "k")]);
         let ran = split.recombine(&config(&with));
@@ -510,6 +520,18 @@ fn what_only_another_shard_has_is_taken_on_request() {
             );
         }
     }
+}
+
+#[test]
+fn a_file_in_one_shard_and_a_folder_in_another_are_told_with_both_shards() {
+    let split = Split::new();
+    split.add("a/x_lib_generic", &[("data", "1")]).add("b/x_lib_generic", &[("data/f", "2")]);
+    let mut with = config(&json!({}));
+    with["generic_union"] = json!(true);
+    let ran = split.recombine(&with);
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    let finding = "p/data: a/x_lib_generic has a file or link here, b/x_lib_generic a directory";
+    assert!(ran.stderr.contains(finding), "{}", ran.stderr);
 }
 
 #[test]

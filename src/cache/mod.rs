@@ -115,7 +115,8 @@ const OVERHEAD: u64 = 4 << 10;
 
 impl Cache {
     /// Opens the cache in `dir`, which is made where it does not exist. Its entries together take at most `limit` bytes.
-    /// Fails where the directory cannot be made or locked, or is full of something else.
+    /// Of one that may only be read entries are taken and none kept, which is in the report. Fails where the directory cannot be
+    /// made or locked, or is full of something else.
     pub fn open(dir: &Path, limit: u64) -> Result<Self, Error> {
         let failed = |e| Error::io("cannot be used as a cache", dir, e);
         let root = dir.join("v1");
@@ -124,27 +125,36 @@ impl Cache {
                 .at(dir)
                 .hint("name a directory of its own, which need not exist yet"));
         }
-        fs::create_dir_all(root.join("tmp")).map_err(failed)?;
-        fs::write(dir.join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n")
-            .map_err(failed)?;
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(root.join("lock"))
-            .map_err(failed)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // Nobody else is here: what is in tmp/ was left by runs that were killed.
-            for file in fs::read_dir(root.join("tmp")).map_err(failed)?.flatten() {
-                let _ = fs::remove_file(file.path());
+        let (lock, problem) = match Self::occupy(dir, &root) {
+            Ok(lock) => (lock, None),
+            // One that others filled, as of an image or a mount, still gives what it has.
+            Err(e) if is_read_only(&e) && root.is_dir() => {
+                let lock = File::open(root.join("lock")).map_err(failed)?;
+                (lock, Some(format!("{}: {e}", dir.display())))
             }
-        }
+            Err(e) => return Err(failed(e)),
+        };
         flock(&lock, FlockOperation::LockShared).map_err(|e| failed(e.into()))?;
         let maker = key::program().map_err(failed)?;
-        let state = State { held: 0, report: Report::default() };
+        let state = State { held: 0, report: Report { problem, ..Report::default() } };
         let cache = Self { root, limit, maker, _lock: lock, state: Mutex::new(state) };
         cache.evict(0);
         Ok(cache)
+    }
+
+    /// Makes what is not there yet, and clears up where nobody else has it; gives the file to lock.
+    fn occupy(dir: &Path, root: &Path) -> io::Result<File> {
+        fs::create_dir_all(root.join("tmp"))?;
+        fs::write(dir.join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n")?;
+        let lock =
+            File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // Nobody else is here: what is in tmp/ was left by runs that were killed.
+            for file in fs::read_dir(root.join("tmp"))?.flatten() {
+                let _ = fs::remove_file(file.path());
+            }
+        }
+        Ok(lock)
     }
 
     /// Begins a key. `what` says what kind of key it is.
@@ -337,6 +347,10 @@ impl Cache {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_read_only(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 /// Notes that an entry was used.

@@ -57,6 +57,8 @@ pub struct Validation {
     /// for nothing. Off, it is a note.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub error_on_identical_device_code: bool,
+    /// A shard's kernels do not stand where the host code, which is another shard's, looks for them.
+    pub error_on_misplaced_kernels: bool,
     /// The generic trees of the shards differ.
     pub verify_generic_artifacts_match: bool,
     /// A component has no code for an ISA of a group.
@@ -84,6 +86,7 @@ impl Default for Validation {
         Self {
             error_on_duplicate_device_code: true,
             error_on_identical_device_code: false,
+            error_on_misplaced_kernels: true,
             verify_generic_artifacts_match: false,
             error_on_missing_architecture: false,
             allowed_generic_differences: Vec::new(),

@@ -2,6 +2,7 @@
 //! made from the types.
 
 mod groups;
+pub(crate) mod json;
 mod kinds;
 mod packages;
 mod relations;
@@ -24,12 +25,12 @@ use crate::error::{Error, Result};
 
 /// Reads one configuration file as JSON; what it means is checked by the type's own `load`.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Error::io("cannot read the configuration", path, e))?;
-    serde_json::from_str(&text).map_err(|e| {
-        Error::usage("is not a valid configuration").at(path).because(e).hint(
-            "`gfxpack schema` prints the JSON Schema of each configuration file, with every key",
-        )
+    let text = json::text(path, "configuration")?;
+    json::parse(&text).map_err(|e| {
+        let all =
+            "`gfxpack schema` prints the JSON Schema of each configuration file, with every key";
+        let hint = json::hint(&e, all);
+        Error::usage("is not a valid configuration").at(path).because(e).hint(hint)
     })
 }
 

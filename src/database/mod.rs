@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactTree;
+use crate::config::json;
 use crate::error::Error;
 use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
 use crate::target::{Family, TargetId};
@@ -112,7 +113,7 @@ impl Owner {
 pub enum DatabaseError {
     /// The JSON does not have the form of a table.
     #[error("not a table of databases")]
-    Syntax(#[from] serde_json::Error),
+    Syntax(#[from] serde_path_to_error::Error<serde_json::Error>),
     /// A rule's glob is not one.
     #[error("database `{0}`: a rule's `files` is no glob")]
     Glob(String, #[source] globset::Error),
@@ -169,8 +170,8 @@ impl Databases {
     }
 
     /// Reads a table.
-    pub fn parse(json: &str) -> Result<Self, DatabaseError> {
-        let config: DatabasesConfig = serde_json::from_str(json)?;
+    pub fn parse(text: &str) -> Result<Self, DatabaseError> {
+        let config: DatabasesConfig = json::parse(text)?;
         let mut databases: Vec<Database> = Vec::new();
         for DatabaseConfig { name, rules } in config.databases {
             if name.trim().is_empty() || name == "none" {
@@ -200,17 +201,18 @@ impl Databases {
 
     /// Reads a user's table.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| Error::io("cannot read the table of databases", path, e))?;
+        let text = json::text(path, "table of databases")?;
         Self::parse(&text).map_err(|e| {
             let error = Error::usage("is not a valid table of databases").at(path);
-            let error = match e {
-                DatabaseError::Syntax(e) => error.because(e),
-                e => error.because(e),
-            };
-            error.hint(
-                "docs/databases.md has an example; `gfxpack schema databases` prints the JSON Schema",
-            )
+            let all =
+                "docs/databases.md has an example; `gfxpack schema databases` prints the JSON Schema";
+            match e {
+                DatabaseError::Syntax(e) => {
+                    let hint = json::hint(&e, all);
+                    error.because(e).hint(hint)
+                }
+                e => error.because(e).hint(all),
+            }
         })
     }
 

@@ -15,12 +15,14 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Read};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::fatbin::ccob::{self, CcobHeader};
 pub use crate::fatbin::error::BundleError;
 use crate::fatbin::hashing::Hashing;
+use crate::fatbin::names::KernelNames;
 use crate::read_at::{Cursor, ReadAt};
 use crate::target::TargetId;
 
@@ -70,6 +72,9 @@ pub struct Bundle {
     pub form: Form,
     /// The entries, in the order of the table.
     pub entries: Vec<BundleEntry>,
+    /// Kept by [`Self::kernel_names`].
+    #[serde(skip)]
+    names: OnceLock<Option<Arc<KernelNames>>>,
 }
 
 /// Whether a file or section that begins with these bytes begins with a bundle of either form.
@@ -97,19 +102,40 @@ impl Bundle {
             })?;
             let total_size = header.total_size;
             let form = Form::Compressed(header);
-            return Ok(Self { offset, total_size, form, entries: table.entries });
+            return Ok(Self::new(offset, total_size, form, table.entries));
         }
         if seen != MAGIC {
             return Err(BundleError::Magic { offset, found: seen.to_vec() });
         }
         let mut stream = BufReader::with_capacity(4096, Cursor::new(r, offset, available));
         let table = Table::read(&mut stream, available)?;
-        Ok(Self {
-            offset,
-            total_size: table.content_end,
-            form: Form::Plain,
-            entries: table.entries,
-        })
+        Ok(Self::new(offset, table.content_end, Form::Plain, table.entries))
+    }
+
+    /// A bundle of which this is known.
+    pub(crate) fn new(offset: u64, total_size: u64, form: Form, entries: Vec<BundleEntry>) -> Self {
+        Self { offset, total_size, form, entries, names: OnceLock::new() }
+    }
+
+    /// The names of the kernels of its first entry with device code, which say what source file it was made from:
+    /// the others are of the same file, for other GPUs. `None` where that entry names none or cannot be read, which
+    /// is for others to tell. `r` is the reader that the bundle was read from; the answer is kept.
+    pub fn kernel_names(&self, r: &dyn ReadAt) -> Option<Arc<KernelNames>> {
+        self.names.get_or_init(|| self.read_names(r).unwrap_or_default()).clone()
+    }
+
+    /// Reads what [`Self::kernel_names`] keeps, from a reader that may lack some of the bundle. Whether it had enough.
+    pub(crate) fn learn_kernel_names(&self, r: &dyn ReadAt) -> bool {
+        self.read_names(r).is_ok_and(|names| self.names.set(names).is_ok())
+    }
+
+    fn read_names(&self, r: &dyn ReadAt) -> io::Result<Option<Arc<KernelNames>>> {
+        let Some((_, entry)) = self.device_entries().find(|(_, entry)| entry.size > 0) else {
+            return Ok(None);
+        };
+        let stream = self.open_entry(r, entry).map_err(io::Error::other)?;
+        let names = KernelNames::read(stream, entry.size).map_err(io::Error::other)?;
+        Ok(names.map(Arc::new))
     }
 
     /// Whether all that holds of a bundle that was read ([`Bundle::read`]) holds of this one, in a file of

@@ -7,6 +7,7 @@
 
 use std::io;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::msgpack;
@@ -221,6 +222,21 @@ impl CodeObjectHeader {
         Ok(())
     }
 
+    /// Where the table of segments ends.
+    pub(super) fn table_end(&self) -> u64 {
+        self.e_phoff.saturating_add(u64::from(self.e_phnum) * u64::from(PHDR_SIZE))
+    }
+
+    /// Where the last segment with notes ends; 0 where there is none.
+    pub(super) fn notes_end(&self, r: &dyn ReadAt) -> Result<u64, CodeObjectError> {
+        let segments = self.segments(r)?;
+        let notes = segments.chunks_exact(PHDR_SIZE.into()).filter(|s| u32_of(&s[..4]) == PT_NOTE);
+        let ends = notes.map(|segment| {
+            little_endian(&segment[8..16]).saturating_add(little_endian(&segment[32..40]))
+        });
+        Ok(ends.max().unwrap_or_default())
+    }
+
     fn segments(&self, r: &dyn ReadAt) -> Result<Vec<u8>, CodeObjectError> {
         table(r, "program header table", self.e_phoff, self.e_phnum, PHDR_SIZE)
     }
@@ -322,6 +338,14 @@ impl Metadata {
         r: &dyn ReadAt,
         header: &CodeObjectHeader,
     ) -> Result<Option<Self>, CodeObjectError> {
+        Self::read_as(r, header)
+    }
+
+    /// The same, as another type that takes what it wants of the note.
+    pub(super) fn read_as<T: DeserializeOwned>(
+        r: &dyn ReadAt,
+        header: &CodeObjectHeader,
+    ) -> Result<Option<T>, CodeObjectError> {
         // Of all segments together: thousands of them can show the same bytes.
         let mut left = MAX_NOTES;
         for segment in header.segments(r)?.chunks_exact(PHDR_SIZE.into()) {
@@ -341,7 +365,10 @@ impl Metadata {
 
     /// Finds the note in a segment's bytes. A note: u32 name size · u32 content size · u32 type ·
     /// name · content, both padded to 4.
-    fn find(mut notes: &[u8], segment: u64) -> Result<Option<Self>, CodeObjectError> {
+    fn find<T: DeserializeOwned>(
+        mut notes: &[u8],
+        segment: u64,
+    ) -> Result<Option<T>, CodeObjectError> {
         let all = notes.len();
         while notes.len() >= 12 {
             let at = segment + (all - notes.len()) as u64;
@@ -355,7 +382,7 @@ impl Metadata {
             if kind == NT_AMDGPU_METADATA && name == b"AMDGPU\0" {
                 let offset = at + content_at as u64;
                 let fail = |source| CodeObjectError::Metadata { offset, source };
-                return msgpack::decode(content).map(|(this, _)| Some(this)).map_err(fail);
+                return msgpack::decode(content).map(|(note, _)| Some(note)).map_err(fail);
             }
             notes = notes.get(content_at + size.next_multiple_of(4)..).unwrap_or_default();
         }
@@ -468,7 +495,7 @@ mod tests {
             bytes.extend(content);
             bytes
         };
-        let find = |bytes: &[u8]| Metadata::find(bytes, 0);
+        let find = |bytes: &[u8]| Metadata::find::<Metadata>(bytes, 0);
         assert_eq!(find(&note(7, 1, &[0x80])).unwrap(), Some(Metadata::default()));
         assert!(matches!(find(&note(7, 2, &[0x80])), Err(CodeObjectError::Notes { .. })));
         assert!(matches!(find(&note(u32::MAX, 1, &[0x80])), Err(CodeObjectError::Notes { .. })));

@@ -60,15 +60,17 @@ pub(super) fn write(
     let (deb, rpm) = thread::scope(|scope| {
         let shared = &shared;
         let of_give = Arc::clone(&buffers);
-        let rpm = scope.spawn(move || {
+        let write_rpm = move || {
             let take = Take { shared, from, nth: 0, buffers, core: jobs.core() };
             rpm.write(rpm_options, rpm_out, Some(take), monitor)
-        });
+        };
+        let rpm =
+            thread::Builder::new().spawn_scoped(scope, write_rpm).map_err(Error::no_thread)?;
         let core = jobs.core();
         let give = Give { shared, to, nth: 0, buffers: of_give, gone: &gone, core };
         let deb = deb.write(deb_options, deb_out, Some(give), monitor);
-        (deb, rpm.join().expect("a writer does not panic"))
-    });
+        Ok::<_, Error>((deb, rpm.join().expect("a writer does not panic")))
+    })?;
     match (deb, rpm) {
         (Ok(deb), Ok(rpm)) => Ok([deb, rpm]),
         // It stopped since the other one had.

@@ -50,6 +50,11 @@ pub fn trees(first: &Tree, other: &Tree) -> Result<Difference> {
     }
     let theirs = other.iter().filter(|(path, entry)| !entry.is_dir() && first.get(path).is_none());
     difference.only_other.extend(theirs.map(|(path, _)| path.clone()));
+    // What is a directory here and something else there was seen in neither way.
+    let no_dirs = other.iter().filter(|(path, entry)| {
+        !entry.is_dir() && first.get(path).is_some_and(crate::tree::Entry::is_dir)
+    });
+    difference.content.extend(no_dirs.map(|(path, _)| path.clone()));
     Ok(difference)
 }
 

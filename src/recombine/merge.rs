@@ -8,7 +8,7 @@ use crate::config::Validation;
 use crate::error::{Error, Errors, Result};
 use crate::kpack::kpm::Kpm;
 use crate::target::Family;
-use crate::tree::{Entry, EntryKind, KpmPlan, Source, TreePath};
+use crate::tree::{Entry, EntryKind, KpmPlan, Occupied, Source, TreePath};
 
 /// One artifact of one shard.
 pub(super) struct Part<'a> {
@@ -97,7 +97,7 @@ impl Merge {
         let Some(there) = self.artifact.tree.get(path) else {
             self.givers.insert(path.clone(), giver);
             let inserted = self.artifact.tree.insert(path.clone(), entry.clone());
-            return inserted.map_err(|e| Error::failed(e.to_string()).at(part.label()).into());
+            return inserted.map_err(|e| self.no_room(part, &e).into());
         };
         let first = &self.from[self.givers.get(path).copied().unwrap_or(0)];
         let differs = match (&there.kind, &entry.kind) {
@@ -141,6 +141,15 @@ impl Merge {
             }
         }
         Ok(())
+    }
+
+    /// An entry below what is no directory in another part, or the reverse.
+    fn no_room(&self, part: &Part, e: &Occupied) -> Error {
+        let giver = self.givers.get(&e.0).and_then(|giver| self.from.get(*giver));
+        let first = giver.map_or("another artifact", String::as_str);
+        Error::failed(format!("{first} has a file or link here, {} a directory", part.label()))
+            .at(e.0.as_path())
+            .hint("no path can be both: make the build jobs agree, or leave one out")
     }
 
     /// The whole artifact.

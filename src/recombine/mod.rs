@@ -11,6 +11,7 @@ mod generic;
 mod merge;
 mod missing;
 mod sections;
+mod units;
 mod warning;
 
 use std::collections::BTreeMap;
@@ -145,6 +146,7 @@ fn recombine_component(
 ) -> Result<(Vec<ArtifactTree>, Code)> {
     let mut generic = Vec::new();
     let mut groups: BTreeMap<&str, Vec<&Part>> = BTreeMap::new();
+    let mut device = Vec::new();
     let mut families = Vec::new();
     let mut code = Code::default();
     let mut faults = Vec::new();
@@ -154,7 +156,10 @@ fn recombine_component(
             Ok(Owner::Family(family)) => families.push((family, part)),
             Ok(Owner::Isa(isa)) => {
                 match config.group_of(component, &isa) {
-                    Some(group) => groups.entry(group).or_default().push(part),
+                    Some(group) => {
+                        device.push(part);
+                        groups.entry(group).or_default().push(part);
+                    }
                     None => {
                         let why = match isa.is_generic() {
                             true => " (a generic processor goes to the group that lists it)",
@@ -179,6 +184,7 @@ fn recombine_component(
     Errors::check((), std::mem::take(&mut faults))?;
     code.families.extend(families.iter().map(|(family, _)| family.clone()));
     let shared = place_families(component, families, config, &mut groups, report);
+    misplaced(units::check(&generic, &device, parts)?, config, report)?;
 
     let mut made = Vec::new();
     let has_code = |shard: &Shard| {
@@ -204,6 +210,23 @@ fn recombine_component(
         }
     }
     Errors::check((made, code), faults)
+}
+
+/// Tells of kernels that do not stand where the host code looks for them.
+fn misplaced(findings: Vec<String>, config: &PackagingConfig, report: &mut Report) -> Result<()> {
+    let mut faults = Vec::new();
+    for finding in findings {
+        if config.validation.error_on_misplaced_kernels {
+            faults.push(Error::failed(finding).hint(
+                "on that shard's GPUs the program would not find its kernels, or run others: build \
+                 the file from the same sources, linked in the same order, for all GPUs; or set \
+                 validation.error_on_misplaced_kernels to false to package it as it is",
+            ));
+        } else {
+            report.warnings.push(Warning::new(finding));
+        }
+    }
+    Errors::check((), faults)
 }
 
 /// The artifact of that target, from all its parts; there is at least one.

@@ -78,7 +78,7 @@ fn equal(a: &File, at: u64, b: &File, there: u64, size: u64) -> io::Result<bool>
 }
 
 /// The content of a tree's file, read by position.
-enum File<'a> {
+pub(super) enum File<'a> {
     Whole(OpenInput<'a>),
     Pieces {
         input: OpenInput<'a>,
@@ -89,7 +89,8 @@ enum File<'a> {
 }
 
 impl<'a> File<'a> {
-    fn open(source: &'a Source) -> io::Result<Option<Self>> {
+    /// `None` where it is made, not read.
+    pub(super) fn open(source: &'a Source) -> io::Result<Option<Self>> {
         let pieces = |input: &'a InputFile, pieces: &Arc<[Piece]>| -> io::Result<Self> {
             let mut len = 0;
             let mut placed = Vec::new();

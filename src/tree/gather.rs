@@ -311,7 +311,8 @@ impl Passing<'_, '_> {
             To::Items { items, held } if size > HOLD_UP_TO => {
                 // Each is large: let go of what is held before.
                 self.packing.settle()?;
-                *held = Held::Sent(items.drain(..).map(|(set, item)| read(set, item)).collect());
+                let readings = items.drain(..).map(|(set, item)| read(set, item));
+                *held = Held::Sent(readings.collect::<Result<_, _>>()?);
                 Ok(())
             }
             To::Items { items, held } => {
@@ -402,14 +403,15 @@ impl Passing<'_, '_> {
 }
 
 /// Begins to pack an item whose bytes will be sent.
-fn read(set: usize, item: Item) -> Reading {
+fn read(set: usize, item: Item) -> Result<Reading, Error> {
     let (chunks, received) = bounded(4);
     let at = item.range().start;
     let coming = Coming { chunks: received, current: Arc::from([]), used: 0, at };
     let sent = Sent { len: item.input.len(), coming: Mutex::new(coming) };
     let (done, packed) = bounded(1);
     let pack = move || item.pack(&sent, &mut |one| done.send(one).is_ok());
-    Reading { set, chunks, packed, thread: thread::spawn(pack) }
+    let thread = thread::Builder::new().spawn(pack).map_err(Error::no_thread)?;
+    Ok(Reading { set, chunks, packed, thread })
 }
 
 /// A stretch of a file that is being sent, read from its start to its end.

@@ -28,6 +28,12 @@ const PAGE: u64 = 4096;
 /// 128 KiB.
 const LOOK: u64 = 256 << 10;
 
+/// How many names of kernels are kept of one member at most, 8 bytes each. What is not kept is read again.
+const NAMES_MAX: usize = 4 << 20;
+
+/// How much of it is looked at for the names of its kernels, which stand before the code, where the above has too little.
+const LOOK_FOR_NAMES: u64 = 8 << 20;
+
 /// What is held of one member at most while it streams by.
 const HELD_MAX: u64 = 48 << 20;
 
@@ -65,6 +71,7 @@ pub(super) fn keep<E>(
     let code = code_segments(head);
     let last = last_part(head, len);
     let mut bundles = BTreeMap::new();
+    let mut names = 0;
     let mut at = 0;
     while at < len {
         window.go_to(at)?;
@@ -73,6 +80,13 @@ pub(super) fn keep<E>(
             let part = Part { base: at, bytes, len };
             if let Ok(bundle) = Bundle::read(&part, at, len) {
                 let end = at + bundle.total_size;
+                if names < NAMES_MAX {
+                    if !bundle.learn_kernel_names(&part) {
+                        window.hold(at, LOOK_FOR_NAMES.min(bundle.total_size))?;
+                    }
+                    let part = Part { base: at, bytes: window.from(at), len };
+                    names += bundle.kernel_names(&part).map_or(0, |names| names.hashes().len());
+                }
                 bundles.insert(at, Arc::new(bundle));
                 if end > at {
                     at = end;
@@ -80,6 +94,7 @@ pub(super) fn keep<E>(
                 }
             }
         }
+        let bytes = window.from(at);
         let end = ((at / PAGE + 1) * PAGE).min(len);
         let certain = end <= FIRST || last.start < end;
         let wanted = certain
@@ -226,7 +241,12 @@ struct Sliding<'a, E> {
 impl<E> Sliding<'_, E> {
     /// Makes it hold at least [`LOOK`] bytes from `at` on, or all that are left.
     fn go_to(&mut self, at: u64) -> Result<(), E> {
-        let wanted = (at + LOOK).min(self.len);
+        self.hold(at, LOOK)
+    }
+
+    /// Makes it hold at least that many bytes from `at` on, or all that are left.
+    fn hold(&mut self, at: u64, least: u64) -> Result<(), E> {
+        let wanted = at.saturating_add(least).min(self.len);
         if self.base + self.bytes.len() as u64 >= wanted && at >= self.base {
             return Ok(());
         }
@@ -242,7 +262,8 @@ impl<E> Sliding<'_, E> {
             }
             self.base += n as u64;
         }
-        let most = usize::try_from((4 * LOOK).min(self.len - at)).unwrap_or_default();
+        let most = (4 * LOOK).max(least).min(self.len - at);
+        let most = usize::try_from(most).unwrap_or_default();
         let mut held = self.bytes.len();
         self.bytes.resize(most.max(held), 0);
         while held < most {

@@ -134,7 +134,7 @@ impl From<BundleError> for Stop {
 impl Item {
     /// What it reads of its input: of a plain bundle the entry, of a compressed one all.
     pub fn range(&self) -> Range<u64> {
-        let Bundle { offset, total_size, form, entries } = &*self.bundle;
+        let Bundle { offset, total_size, form, entries, .. } = &*self.bundle;
         match form {
             Form::Compressed(_) => *offset..offset.saturating_add(*total_size),
             Form::Plain => {

@@ -250,12 +250,12 @@ checks! {
         "leave it out of one of them";
     /// A link that leads nowhere.
     DanglingLink = "dangling-link" 6 Warning
-        "a library or database that is not found under one of its names",
+        "a library or database that is not found under one of its names, or a link to a place of the machine that built it",
         "the file that it leads to was deleted or is in a tree that is not here",
         "split again, or verify all artifacts of the build together";
     /// A mode that users cannot work with.
     Mode = "mode" 6 Warning
-        "a program that cannot be run, or a file that only root can read",
+        "a program that cannot be run, a file that only root can read, or one that is setuid or setgid",
         "the files were copied under a strict umask, or through a file system without modes",
         "set the mode (0755 for programs, 0644 for the rest)";
 

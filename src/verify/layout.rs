@@ -183,6 +183,18 @@ fn modes(artifact: &Checked, findings: &mut Vec<Finding>) {
             }
             (EntryKind::File(_), _) => (0o444, "a file that all can read (0644)"),
         };
+        if entry.mode & 0o6000 != 0 && !entry.is_dir() {
+            findings.push(Finding::new(
+                Check::Mode,
+                &artifact.label,
+                &path.to_string(),
+                format!(
+                    "has the mode {:04o}: it runs with its owner's or group's rights",
+                    entry.mode
+                ),
+                "no setuid or setgid bit, since packages install files as root's",
+            ));
+        }
         if entry.mode & wanted != wanted {
             findings.push(Finding::new(
                 Check::Mode,
@@ -249,6 +261,18 @@ fn links(checked: &[Checked], findings: &mut Vec<Finding>) {
         for (path, entry) in artifact.artifact.tree.iter() {
             let EntryKind::Symlink(target) = &entry.kind else { continue };
             let absolute = target.first() == Some(&b'/');
+            if absolute && !is_of_systems(target) {
+                findings.push(Finding::new(
+                    Check::DanglingLink,
+                    &artifact.label,
+                    &path.to_string(),
+                    format!(
+                        "leads to `{}`, a place of the machine that built it",
+                        String::from_utf8_lossy(target)
+                    ),
+                    "a relative link, or a folder that every system has",
+                ));
+            }
             let Some(from) = installed_path(artifact, path).filter(|_| !absolute && !apart) else {
                 continue;
             };
@@ -265,6 +289,16 @@ fn links(checked: &[Checked], findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// Whether an absolute path is in a folder of the Filesystem Hierarchy Standard that packages' files, or what the system puts
+/// there, can be in: not so `/home`, `/root`, `/tmp`, and where else builds are made.
+fn is_of_systems(target: &[u8]) -> bool {
+    let first = target.split(|&byte| byte == b'/').find(|part| !part.is_empty());
+    let first = first.unwrap_or_default();
+    let known: [&[u8]; 11] =
+        [b"bin", b"boot", b"dev", b"etc", b"opt", b"proc", b"run", b"sbin", b"srv", b"sys", b"usr"];
+    known.contains(&first) || first == b"var" || first.starts_with(b"lib")
 }
 
 /// One kernel in one archive only.

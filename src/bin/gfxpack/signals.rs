@@ -1,12 +1,13 @@
 //! Ctrl-C, SIGTERM and SIGHUP: nothing half done is left, and the process ends by the signal, within a second.
 
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use gfxpack::tree::output;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
@@ -20,6 +21,8 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// Has these signals end the process cleanly. Those that it was started to ignore (`nohup`, a job in the background of a
 /// script) stay ignored.
 pub fn end_cleanly() {
+    // A file that passes the limit of its size is an error of writing it, with a path, not the end of the process.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let ignored = ignored();
     let wanted = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|n| ignored >> (n - 1) & 1 == 0);
     // Without it they end the process as ever, and the next run clears up.

@@ -303,7 +303,8 @@ fn read_control(
                 control_fields(&text, report)?;
             }
             "md5sums" => {
-                let lines = text.lines().filter_map(|line| line.split_once("  "));
+                // Not `lines()`: a name may end with a carriage return.
+                let lines = text.split('\n').filter_map(|line| line.split_once("  "));
                 md5sums.extend(lines.take(MAX_FILES).map(|(sum, path)| {
                     (installed_path(path.as_bytes()), sum.to_ascii_lowercase())
                 }));
