@@ -9,7 +9,7 @@ use std::sync::Arc;
 use globset::Glob;
 
 use super::intake::Waiting;
-use super::record::Record;
+use super::brief::Package;
 use super::store::{State, Stored};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
@@ -22,7 +22,7 @@ pub(super) struct Change {
     /// Which of them are new.
     pub added: Vec<Waiting>,
     /// Which are left out.
-    pub removed: Vec<Arc<Record>>,
+    pub removed: Vec<Arc<Package>>,
     /// How many of those to add were there.
     pub same: usize,
 }
@@ -34,7 +34,7 @@ fn sorted(mut packages: Vec<Stored>) -> Vec<Stored> {
 
 type Key = (Format, String, String, String);
 
-fn key(record: &Record) -> Key {
+fn key(record: &Package) -> Key {
     (record.format(), record.name.clone(), record.version.clone(), record.arch.clone())
 }
 
@@ -125,7 +125,7 @@ impl Selector {
         Ok(Self { text: text.to_owned(), name: name.compile_matcher(), version })
     }
 
-    fn is_of(&self, record: &Record) -> bool {
+    fn is_of(&self, record: &Package) -> bool {
         let version = self.version.as_ref();
         self.name.is_match(&record.name) && version.is_none_or(|version| *version == record.version)
     }

@@ -256,7 +256,8 @@ fn one(
         built: facts.built,
         part: facts.part,
     };
-    Ok(Waiting { stored: Stored { record: record.into(), mtime }, file, source: path.clone() })
+    let record = record.brief()?.into();
+    Ok(Waiting { stored: Stored { record, mtime }, file, source: path.clone() })
 }
 
 fn facts(format: Format, reader: &dyn ReadAt) -> Result<Facts, PackageError> {

@@ -28,6 +28,7 @@ use super::closed::Left;
 use super::store::{OWN, Old, Places, Repository, Settings, State, Stored};
 use super::{Content, Fixed, Indices};
 use crate::error::{Error, Result};
+use crate::jobs::Jobs;
 use crate::msgpack;
 
 /// The new state, in the directory of a publication.
@@ -121,6 +122,7 @@ pub fn publish(
     next: Next,
     mut indices: Vec<Indices>,
     arrivals: Vec<Arrival>,
+    jobs: &Jobs,
 ) -> Result<Published> {
     let places = repository.places.clone();
     indices.push(gone(&repository.state, &indices));
@@ -134,7 +136,7 @@ pub fn publish(
         new.push(to);
     }
     let mut plan = Plan { places: Vec::new(), remove };
-    prepare(&places, indices, &state, &mut plan, &mut new)?;
+    prepare(&places, indices, (&state, jobs), &mut plan, &mut new)?;
     decide(&places, &new)?;
     finish(&places)?;
     let published = Published { publication: state.publication, date, removed_files: plan.remove };
@@ -259,7 +261,7 @@ fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<St
 fn prepare(
     places: &Places,
     indices: Vec<Indices>,
-    state: &State,
+    (state, jobs): (&State, &Jobs),
     plan: &mut Plan,
     new: &mut Vec<PathBuf>,
 ) -> Result<()> {
@@ -304,7 +306,7 @@ fn prepare(
     // What cannot be done must not be decided.
     plan.check()?;
     new.extend([part.join(STATE), part.join(PLAN)]);
-    state.write(&part.join(STATE))?;
+    state.write(&part.join(STATE), jobs)?;
     let bytes = rmp_serde::to_vec(&plan)
         .map_err(|e| Error::failed("cannot encode the plan of the publication").because(e))?;
     write(&part.join(PLAN), &bytes)
@@ -439,6 +441,10 @@ mod tests {
     use super::super::Named;
     use super::*;
 
+    fn jobs() -> Jobs {
+        Jobs::new(1, 64 << 20)
+    }
+
     fn settings() -> Settings {
         Settings { keep_publications: 1, keep_days: 0, ..Settings::default() }
     }
@@ -470,7 +476,7 @@ mod tests {
 
     fn next(repository: &mut Repository, text: &str, date: i64) {
         let next = to_come(&repository.state, date);
-        publish(repository, next, vec![indices(text)], Vec::new()).unwrap();
+        publish(repository, next, vec![indices(text)], Vec::new(), &jobs()).unwrap();
     }
 
     /// A publication without packages.
@@ -491,7 +497,7 @@ mod tests {
         let next = to_come(&repository.state, 2);
         let (state, remove) = next_state(&repository.state, next, &indices);
         let mut plan = Plan { places: Vec::new(), remove };
-        prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
+        prepare(&repository.places, indices, (&state, &jobs()), &mut plan, &mut Vec::new()).unwrap();
         plan
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::change::{self, Change};
 use super::intake;
 use super::publish::{self, Next, Published};
-use super::record::Record;
+use super::brief::Package;
 use super::store::{Places, Repository, Settings, State, Stored, mtime};
 use super::{Indices, apt, closed, rpm, settings};
 use crate::error::{Error, Errors, Result};
@@ -68,8 +68,8 @@ pub struct Listed {
     pub path: String,
 }
 
-impl From<&Record> for Listed {
-    fn from(record: &Record) -> Self {
+impl From<&Package> for Listed {
+    fn from(record: &Package) -> Self {
         Self {
             format: record.format().as_str(),
             name: record.name.clone(),
@@ -115,7 +115,7 @@ pub fn run(
     let (mut outcome, planned) = run.plan(&repository.places, &repository.state, action)?;
     if let Some(Planned { next, indices, arrivals }) = planned {
         let arrivals = arrivals.into_iter().map(intake::arrival).collect();
-        outcome.published = Some(publish::publish(repository, next, indices, arrivals)?);
+        outcome.published = Some(publish::publish(repository, next, indices, arrivals, jobs)?);
     }
     Ok(outcome)
 }
@@ -183,7 +183,7 @@ impl Run<'_> {
             return Ok((outcome, None));
         }
         Errors::check((), dated(&change, options.date))?;
-        let checked = closed::check(state, &change.packages);
+        let checked = closed::check(state, &change.packages)?;
         if options.allow_partial {
             outcome.warnings.extend(checked.faults.iter().map(ToString::to_string));
         } else {
@@ -265,15 +265,15 @@ impl Run<'_> {
         let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
         // What would be signed is not: a key may be asked for, or its use be noted down.
         let signer = self.options.signer.filter(|_| !self.is_rehearsal);
+        let kept = &state.blocks;
         let mut indices = Vec::new();
         // Without packages it is not known for whom it is to be.
         let is_empty = packages.is_empty();
         if is_empty || is_published(state, Format::Deb) || !debs.is_empty() {
-            let kept = &state.blocks;
             indices.push(apt::indices(&debs, settings, date, signer, kept, self.jobs)?);
         }
         if is_empty || is_published(state, Format::Rpm) || !rpms.is_empty() {
-            indices.push(rpm::indices(&rpms, settings, date, signer, self.jobs)?);
+            indices.push(rpm::indices(&rpms, settings, date, signer, kept, self.jobs)?);
         }
         Ok(indices)
     }

@@ -13,42 +13,19 @@
 use std::io::{self, Write};
 
 use liblzma::stream::{Check, Filters, LzmaOptions, MtStreamBuilder};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+/// Another dictionary than the level's: decompressors have to hold it.
+pub(super) const METHOD: &[u8] = b" xz -6, 2 MiB\n";
 const HEADER: [u8; 8] = [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 4];
 const FLAGS: [u8; 2] = [0, 4];
 const MAGIC_END: &[u8] = b"YZ";
 /// Of header and footer.
 const ENDS: usize = 12;
-/// Bytes of text in which a match is looked for, which decompressors have to hold.
+/// Bytes of text in which a match is looked for.
 const WINDOW: u32 = 2 << 20;
 
-/// A piece of text, compressed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Block {
-    /// Of what it is: see [`key`].
-    pub(super) key: [u8; 32],
-    /// Size of the text in bytes.
-    text: u64,
-    /// Size without padding.
-    unpadded: u64,
-    /// With padding.
-    #[serde(with = "crate::msgpack::bytes")]
-    bytes: Vec<u8>,
-}
-
-/// What tells whether a block is of this text, and made as this program makes it.
-pub(super) fn key(text: &[u8]) -> [u8; 32] {
-    let mut sha256 = Sha256::new();
-    sha256.update(env!("CARGO_PKG_VERSION"));
-    sha256.update(b" xz -6, 2 MiB\n");
-    sha256.update(text);
-    sha256.finalize().into()
-}
-
-/// Compresses a piece of text, which is not empty. The bytes follow from it alone.
-pub(super) fn block(key: [u8; 32], text: &[u8]) -> io::Result<Block> {
+/// The block of a text with its padding, and its size without.
+pub(super) fn block(text: &[u8]) -> io::Result<(Vec<u8>, u64)> {
     let mut lzma = LzmaOptions::new_preset(6)?;
     lzma.dict_size(WINDOW);
     let mut filters = Filters::new();
@@ -67,7 +44,7 @@ pub(super) fn block(key: [u8; 32], text: &[u8]) -> io::Result<Block> {
         .ok_or_else(|| io::Error::other("liblzma wrote another stream than one of one block"))?;
     bytes.truncate(end);
     bytes.drain(..ENDS);
-    Ok(Block { key, text: text.len() as u64, unpadded, bytes })
+    Ok((bytes, unpadded))
 }
 
 /// Where the only block of a stream ends, and its size without padding, as the index says.
@@ -89,24 +66,26 @@ fn only_block(stream: &[u8]) -> Option<(usize, u64)> {
     (unpadded.next_multiple_of(4) == at.checked_sub(ENDS)? as u64).then_some((at, unpadded))
 }
 
-/// The stream of these blocks.
-pub(super) fn stream(blocks: &[&Block]) -> Vec<u8> {
+/// What stands before the blocks.
+pub(super) fn header() -> Vec<u8> {
     let mut out = HEADER.to_vec();
     out.extend(crc32(&FLAGS));
-    for block in blocks {
-        out.extend_from_slice(&block.bytes);
-    }
+    out
+}
+
+/// What stands behind blocks, of which each has its size without padding, and that of its text.
+pub(super) fn end(blocks: &[(u64, u64)]) -> Vec<u8> {
     let mut index = vec![0];
     number(&mut index, blocks.len() as u64);
-    for block in blocks {
-        number(&mut index, block.unpadded);
-        number(&mut index, block.text);
+    for (unpadded, text) in blocks {
+        number(&mut index, *unpadded);
+        number(&mut index, *text);
     }
     index.resize(index.len().next_multiple_of(4), 0);
     let sum = crc32(&index);
     index.extend(sum);
     let backward = u32::try_from(index.len() / 4 - 1).unwrap_or(u32::MAX).to_le_bytes();
-    out.append(&mut index);
+    let mut out = index;
     let footer = [&backward[..], &FLAGS].concat();
     out.extend(crc32(&footer));
     out.extend(footer);
@@ -128,40 +107,15 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
+
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::process::{Command, Stdio};
-
     use super::*;
-
-    fn text(lines: u32) -> String {
-        (0..lines).map(|n| format!("SHA256: {:08x}{n}\n", n.wrapping_mul(2_654_435_761))).collect()
-    }
-
-    #[test]
-    fn blocks_make_one_stream_that_xz_takes() {
-        let pieces = [text(100_000), text(1), text(40_000)];
-        for pieces in [&pieces[..0], &pieces[1..2], &pieces[..]] {
-            let blocks = pieces.iter().map(|text| block(key(text.as_bytes()), text.as_bytes()));
-            let blocks: Vec<Block> = blocks.collect::<Result<_, _>>().unwrap();
-            let made = stream(&blocks.iter().collect::<Vec<_>>());
-            // Not a decoder that goes on after the end of a stream.
-            let mut read = String::new();
-            liblzma::read::XzDecoder::new(&made[..]).read_to_string(&mut read).unwrap();
-            assert!(read == pieces.concat());
-            let mut xz = Command::new("xz");
-            xz.args(["--test", "--no-warn", "-"]).stdin(Stdio::piped());
-            let mut xz = xz.spawn().unwrap();
-            xz.stdin.take().unwrap().write_all(&made).unwrap();
-            assert!(xz.wait().unwrap().success());
-        }
-    }
 
     #[test]
     fn liblzma_would_write_the_same() {
-        let text = text(10);
-        let one = block([0; 32], text.as_bytes()).unwrap();
+        let text = "one piece, and again ".repeat(9);
+        let (bytes, unpadded) = block(text.as_bytes()).unwrap();
         let mut lzma = LzmaOptions::new_preset(6).unwrap();
         lzma.dict_size(WINDOW);
         let mut filters = Filters::new();
@@ -170,6 +124,8 @@ mod tests {
         builder.filters(filters).check(Check::Crc64).threads(1).block_size(text.len() as u64);
         let mut out = liblzma::write::XzEncoder::new_stream(Vec::new(), builder.encoder().unwrap());
         out.write_all(text.repeat(2).as_bytes()).unwrap();
-        assert_eq!(stream(&[&one, &one]), out.finish().unwrap());
+        let of = (unpadded, text.len() as u64);
+        let made = [header(), bytes.clone(), bytes, end(&[of, of])].concat();
+        assert_eq!(made, out.finish().unwrap());
     }
 }
