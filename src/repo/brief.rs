@@ -26,12 +26,14 @@ pub struct Brief {
     /// The format of its file.
     pub format: Format,
     /// SHA-256 of all that indices say of it: two of one `id` have the same stanza.
+    #[serde(with = "crate::msgpack::digest")]
     pub id: [u8; 32],
     /// Whether it is an `.rpm` that carries a signature.
     pub is_signed: bool,
     /// About how many bytes it has in each document of its format: `Packages`; `primary`, `filelists`, `other`.
     pub sizes: [u32; 3],
     /// Of a `.deb`, SHA-256 of its name and of what `Contents` says of it.
+    #[serde(with = "crate::msgpack::digest")]
     pub listed: [u8; 32],
     /// The relations that decide about upgrades, in MessagePack: of most packages nobody asks.
     #[serde(with = "crate::msgpack::bytes")]

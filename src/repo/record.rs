@@ -24,6 +24,7 @@ pub struct Record<P = Part> {
     /// Size of the file in bytes.
     pub size: u64,
     /// SHA-256 of the file.
+    #[serde(with = "crate::msgpack::digest")]
     pub sha256: [u8; 32],
     /// When the package was built, in seconds since 1970, as it says itself.
     pub built: i64,

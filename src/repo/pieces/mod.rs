@@ -73,6 +73,7 @@ pub(super) type Key = [u8; 32];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
     /// Of its text: see [`key`].
+    #[serde(with = "crate::msgpack::digest")]
     key: Key,
     /// Size of the text in bytes.
     text: u64,
