@@ -20,13 +20,14 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::closed::Left;
-use super::store::{OWN, Old, Places, Repository, Settings, State, Stored};
-use super::{Content, Fixed, Indices};
+use super::store::{OWN, Old, Places, Repository, Settings, State, Stored, mtime};
+use super::{Content, Fixed, Indices, intake};
 use crate::error::{Error, Result};
 use crate::jobs::Jobs;
 use crate::msgpack;
@@ -79,6 +80,27 @@ pub struct Arrival {
     pub from: PathBuf,
     /// Where it goes, below the repository's directory.
     pub to: String,
+    /// Where it stays, and a second name is to be made: which file it was when it was read, and the SHA-256 of that.
+    pub link: Option<(Identity, [u8; 32])>,
+}
+
+/// What tells that a file is still the one that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    dev: u64,
+    ino: u64,
+    /// In bytes.
+    pub(super) size: u64,
+    /// In nanoseconds since 1970.
+    pub(super) mtime: i64,
+}
+
+impl Identity {
+    /// That of a file.
+    pub fn of(metadata: &fs::Metadata) -> Self {
+        let (dev, ino) = (metadata.dev(), metadata.ino());
+        Self { dev, ino, size: metadata.len(), mtime: mtime(metadata) }
+    }
 }
 
 /// What a publication changed.
@@ -132,7 +154,10 @@ pub fn publish(
     let mut new = Vec::new();
     for arrival in arrivals {
         let to = places.dir.join(&arrival.to);
-        put(&arrival.from, &to)?;
+        match arrival.link {
+            None => put(&arrival.from, &to)?,
+            Some((seen, sha256)) => second_name(&places, &arrival.from, &to, seen, sha256)?,
+        }
         new.push(to);
     }
     let mut plan = Plan { places: Vec::new(), remove };
@@ -389,6 +414,39 @@ fn put(from: &Path, to: &Path) -> Result<()> {
     .map_err(|e| Error::output("cannot move a file to its place", to, e).into())
 }
 
+/// Makes a second name of a package, or a copy where the file system has none.
+fn second_name(
+    places: &Places,
+    from: &Path,
+    to: &Path,
+    seen: Identity,
+    sha256: [u8; 32],
+) -> Result<()> {
+    remove_file(to)?;
+    let mut linked = fs::hard_link(from, to);
+    if let Some(dir) = to.parent().filter(|dir| linked.is_err() && !dir.exists()) {
+        fs::create_dir_all(dir).map_err(|e| Error::output("cannot make", dir, e))?;
+        linked = fs::hard_link(from, to);
+    }
+    let is_same = if linked.is_ok() {
+        fs::metadata(to).is_ok_and(|metadata| Identity::of(&metadata) == seen)
+    } else {
+        let copy = places.incoming().join("copy");
+        fs::copy(from, &copy).map_err(|e| Error::output("cannot copy to", &copy, e))?;
+        let is_same = intake::digest(&copy)? == sha256;
+        put(&copy, to)?;
+        is_same
+    };
+    if is_same {
+        return Ok(());
+    }
+    remove_file(to)?;
+    Err(Error::failed("was changed while it was added")
+        .at(from)
+        .hint("add it again when nobody writes it any more")
+        .into())
+}
+
 /// Writes a new file. One that is there may be a second name of a published one, and is not touched.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     remove_file(path)?;
@@ -468,6 +526,24 @@ mod tests {
     fn seen(dir: &Path) -> [Option<String>; 3] {
         ["Packages", "Release", "InRelease"]
             .map(|name| fs::read_to_string(dir.join("deb/dists").join(name)).ok())
+    }
+
+    #[test]
+    fn a_second_name_is_that_of_the_file_that_was_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { dir: dir.path().to_owned() };
+        let (from, to) = (dir.path().join("a.deb"), dir.path().join("deb/pool/a.deb"));
+        fs::write(&from, "one").unwrap();
+        let seen = Identity::of(&fs::metadata(&from).unwrap());
+        second_name(&places, &from, &to, seen, [0; 32]).unwrap();
+        assert_eq!(Identity::of(&fs::metadata(&to).unwrap()), seen);
+        // Another file of its size under its name.
+        let other = dir.path().join("other");
+        fs::write(&other, "two").unwrap();
+        fs::rename(&other, &from).unwrap();
+        let error = second_name(&places, &from, &to, seen, [0; 32]).unwrap_err().to_string();
+        assert!(error.contains("was changed while it was added"), "{error}");
+        assert!(!to.exists() && from.exists());
     }
 
     fn is(text: &str) -> Option<String> {

@@ -21,15 +21,21 @@ const FLAGS: [u8; 2] = [0, 4];
 const MAGIC_END: &[u8] = b"YZ";
 /// Of header and footer.
 const ENDS: usize = 12;
-/// Bytes of text in which a match is looked for.
+/// Bytes of text in which a match is looked for, at most.
 const WINDOW: u32 = 2 << 20;
+
+/// Those of level 6, with no larger tables than the text needs: new memory takes longer than what is done in it.
+fn options(text: usize) -> io::Result<LzmaOptions> {
+    let window = u32::try_from(text.next_power_of_two()).unwrap_or(u32::MAX);
+    let mut lzma = LzmaOptions::new_preset(6)?;
+    lzma.dict_size(window.clamp(4 << 10, WINDOW));
+    Ok(lzma)
+}
 
 /// The block of a text with its padding, and its size without.
 pub(super) fn block(text: &[u8]) -> io::Result<(Vec<u8>, u64)> {
-    let mut lzma = LzmaOptions::new_preset(6)?;
-    lzma.dict_size(WINDOW);
     let mut filters = Filters::new();
-    filters.lzma2(&lzma);
+    filters.lzma2(&options(text.len())?);
     // This encoder states sizes at the beginning of a block, which lets readers decompress several at once.
     let stream = MtStreamBuilder::new()
         .filters(filters)
@@ -116,10 +122,8 @@ mod tests {
     fn liblzma_would_write_the_same() {
         let text = "one piece, and again ".repeat(9);
         let (bytes, unpadded) = block(text.as_bytes()).unwrap();
-        let mut lzma = LzmaOptions::new_preset(6).unwrap();
-        lzma.dict_size(WINDOW);
         let mut filters = Filters::new();
-        filters.lzma2(&lzma);
+        filters.lzma2(&options(text.len()).unwrap());
         let mut builder = MtStreamBuilder::new();
         builder.filters(filters).check(Check::Crc64).threads(1).block_size(text.len() as u64);
         let mut out = liblzma::write::XzEncoder::new_stream(Vec::new(), builder.encoder().unwrap());

@@ -20,6 +20,8 @@ pub(super) const METHOD: &[u8] = b" zstd -6, 2 MiB\n";
 /// At level 6 these pieces take less than the whole at level 10, in a third of the time.
 const LEVEL: i32 = 6;
 const WINDOW_LOG: u32 = 21;
+/// Entries of the tables of a job. More do not make less of a piece, and take time to be cleared.
+const TABLE_LOG: u32 = 16;
 /// Text of a job: longer pieces are several.
 const JOB: u32 = 4 << 20;
 /// Whether the descriptor has more is in the bits of its second last byte; the window is `1 << (10 + (last >> 3))`.
@@ -40,6 +42,8 @@ pub(super) fn block(text: &[u8]) -> io::Result<Vec<u8>> {
     for parameter in [
         CParameter::CompressionLevel(LEVEL),
         CParameter::WindowLog(WINDOW_LOG),
+        CParameter::HashLog(TABLE_LOG),
+        CParameter::ChainLog(TABLE_LOG),
         CParameter::NbWorkers(1),
         CParameter::JobSize(JOB),
         CParameter::OverlapSizeLog(1),
