@@ -141,8 +141,7 @@ impl Brief {
 
     /// The relations that decide about upgrades. Fails where the state is damaged.
     pub fn relations(&self) -> Result<Relations> {
-        let (relations, _) =
-            msgpack::decode(&self.relations).map_err(|e| damaged().because(e))?;
+        let (relations, _) = msgpack::decode(&self.relations).map_err(|e| damaged().because(e))?;
         Ok(relations)
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use globset::Glob;
 
-use super::intake::Waiting;
 use super::brief::Package;
+use super::intake::Waiting;
 use super::store::{State, Stored};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest, Sha256};
 
-use super::record::{Facts, Record};
 use super::publish::Identity;
+use super::record::{Facts, Record};
 use super::store::{OWN, Places, Settings, Stored, mtime};
 use super::{apt, components, publish, rpm};
 use crate::error::{Error, Errors, Result};
@@ -214,8 +214,7 @@ fn one(
         None if stays => path.clone(),
         None => file,
     };
-    let mut read =
-        if stays { Digested::of(&file, |_| Ok(()))? } else { copy(path, &file)? };
+    let mut read = if stays { Digested::of(&file, |_| Ok(()))? } else { copy(path, &file)? };
     if let Some(known) = options.known.and_then(|known| known.get(path))
         && *known != read.sha256
     {

@@ -573,7 +573,8 @@ mod tests {
         let next = to_come(&repository.state, 2);
         let (state, remove) = next_state(&repository.state, next, &indices);
         let mut plan = Plan { places: Vec::new(), remove };
-        prepare(&repository.places, indices, (&state, &jobs()), &mut plan, &mut Vec::new()).unwrap();
+        prepare(&repository.places, indices, (&state, &jobs()), &mut plan, &mut Vec::new())
+            .unwrap();
         plan
     }
 

@@ -10,7 +10,7 @@ use crate::package::Format;
 use crate::package::spec::Relation;
 use crate::package::version;
 
-/// A package of a repository. What indices say of it beside is all there ([`Part`]), or in a [`Brief`](super::brief::Brief).
+/// A package of a repository. What indices say of it beside is all there ([`Part`]), or in a [`Brief`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record<P = Part> {
     /// As the format spells it: `rocblas-gfx110x` in a `.deb`, `rocblas-gfx110X` in an `.rpm`.

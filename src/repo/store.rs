@@ -19,10 +19,10 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::brief::{self, Chunk, Package, damaged};
 use super::closed::Left;
 use super::pieces::Block;
 use super::publish;
-use super::brief::{self, Chunk, Package, damaged};
 use super::rpm::Compression;
 use crate::date;
 use crate::error::{Error, Result};
@@ -194,10 +194,12 @@ impl State {
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic).map_err(|e| damaged().because(e))?;
         if magic == OLD_MAGIC {
-            return Err(Error::failed("the repository was made by an older gfxpack, whose state this one does not read")
-                .at(path)
-                .hint("make it anew: gfxpack repo create NEW DIR takes all packages below DIR")
-                .into());
+            return Err(Error::failed(
+                "the repository was made by an older gfxpack, whose state this one does not read",
+            )
+            .at(path)
+            .hint("make it anew: gfxpack repo create NEW DIR takes all packages below DIR")
+            .into());
         }
         if magic != MAGIC {
             return Err(damaged().into());

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::brief::Package;
 use super::change::{self, Change};
 use super::intake;
 use super::publish::{self, Next, Published};
-use super::brief::Package;
 use super::store::{Places, Repository, Settings, State, Stored, mtime};
 use super::{Indices, apt, closed, rpm, settings};
 use crate::error::{Error, Errors, Result};

@@ -6,6 +6,7 @@
 //!
 //! A path without the leading slash, blanks, then packages with their section, sorted by path.
 
+use super::packages::Served;
 use super::release::Entry;
 use super::{Part, ending};
 use crate::error::{Error, Result};
@@ -22,7 +23,7 @@ pub(super) fn index(
     path: &str,
     packages: &[&Package],
     kept: &Kept<'_>,
-) -> Result<(Entry, (Entry, Vec<u8>), Block)> {
+) -> Result<(Entry, Served, Block)> {
     let cannot = |e| Error::failed("cannot compress an index").because(e);
     // Versions of a package have mostly the same files.
     let mut different = packages.to_vec();

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use super::{Part, ending};
 use super::release::Entry;
+use super::{Part, ending};
 use crate::error::{Error, Result};
 use crate::jobs::Jobs;
 use crate::repo::brief::Package;
@@ -16,13 +16,16 @@ const PACKINGS: [Packing; 3] = [Packing::Xz, Packing::Zstd, Packing::Gzip];
 /// A piece of it in each packing.
 type Blocks = [Block; 3];
 
+/// A file as the Release has it, and its bytes.
+pub(super) type Served = (Entry, Vec<u8>);
+
 /// The index of these packages, in their order, in all the ways in which it is served, and the blocks that it is made of.
 pub(super) fn index(
     path: &str,
     packages: &[&Package],
     kept: &Kept<'_>,
     jobs: &Jobs,
-) -> Result<(Vec<(Entry, Vec<u8>)>, Vec<Block>)> {
+) -> Result<(Vec<Served>, Vec<Block>)> {
     let runs = pieces::runs(packages.iter().map(|one| (&one.part.id, one.part.sizes[0])));
     // What has changed is made, the others are copied.
     let keys: Vec<[Key; 3]> = runs.iter().map(|run| keys(&packages[run.clone()])).collect();
@@ -41,7 +44,8 @@ pub(super) fn index(
             text.extend_from_slice(unpacker.unpack(Packing::Zstd, zstd).map_err(cannot)?);
             [xz.clone(), zstd.clone(), gzip.clone()]
         } else {
-            let (new, blocks) = made.next().ok_or_else(|| Error::failed("a piece is missing"))??;
+            let (new, blocks) =
+                made.next().ok_or_else(|| Error::failed("a piece is missing"))??;
             text.extend(new);
             blocks
         };
@@ -51,9 +55,12 @@ pub(super) fn index(
         all.extend(blocks);
     }
     let mut served = vec![(path.to_owned(), text)];
-    served.extend(PACKINGS.into_iter().zip(streams).map(|(packing, stream)| {
-        (format!("{path}.{}", ending(packing)), stream.finish())
-    }));
+    served.extend(
+        PACKINGS
+            .into_iter()
+            .zip(streams)
+            .map(|(packing, stream)| (format!("{path}.{}", ending(packing)), stream.finish())),
+    );
     let entries = jobs.drive(&served, |(path, bytes)| Entry::of(path.clone(), bytes));
     let served = entries.into_iter().zip(served).map(|(entry, (_, bytes))| (entry, bytes));
     Ok((served.collect(), all))

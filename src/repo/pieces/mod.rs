@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
 
+use ::zstd::bulk::Decompressor;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use ::zstd::bulk::Decompressor;
 
 /// A piece has at least so many bytes, unless it is the last.
 const LEAST: usize = 48 << 10;
@@ -247,21 +247,15 @@ mod tests {
     fn is_read(packing: Packing, program: &str, stream: &[u8], expected: &[u8]) {
         let mut text = Vec::new();
         let mut left = stream;
-        match packing {
-            Packing::Gzip => drop(
-                flate2::bufread::GzDecoder::new(&mut left).read_to_end(&mut text).unwrap(),
-            ),
-            Packing::Xz => drop(
-                liblzma::bufread::XzDecoder::new(&mut left).read_to_end(&mut text).unwrap(),
-            ),
-            Packing::Zstd => drop(
-                ::zstd::stream::read::Decoder::with_buffer(&mut left)
-                    .unwrap()
-                    .single_frame()
-                    .read_to_end(&mut text)
-                    .unwrap(),
-            ),
-        }
+        let reader: Box<dyn Read> = match packing {
+            Packing::Gzip => Box::new(flate2::bufread::GzDecoder::new(&mut left)),
+            Packing::Xz => Box::new(liblzma::bufread::XzDecoder::new(&mut left)),
+            Packing::Zstd => {
+                let reader = ::zstd::stream::read::Decoder::with_buffer(&mut left).unwrap();
+                Box::new(reader.single_frame())
+            }
+        };
+        { reader }.read_to_end(&mut text).unwrap();
         assert!(text == expected, "{program}");
         assert!(left.is_empty(), "{program}: {} bytes behind the stream", left.len());
         let mut child = Command::new(program)

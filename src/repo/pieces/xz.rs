@@ -113,7 +113,6 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,13 +19,13 @@ use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, get_error_name};
 pub(super) const METHOD: &[u8] = b" zstd -6, 2 MiB\n";
 /// At level 6 these pieces take less than the whole at level 10, in a third of the time.
 const LEVEL: i32 = 6;
-const WINDOW_LOG: u32 = 21;
+const WINDOW_LOG: u8 = 21;
 /// Entries of the tables of a job. More do not make less of a piece, and take time to be cleared.
 const TABLE_LOG: u32 = 16;
 /// Text of a job: longer pieces are several.
 const JOB: u32 = 4 << 20;
 /// Whether the descriptor has more is in the bits of its second last byte; the window is `1 << (10 + (last >> 3))`.
-pub(super) const HEADER: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0, (WINDOW_LOG as u8 - 10) << 3];
+pub(super) const HEADER: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0, (WINDOW_LOG - 10) << 3];
 pub(super) const END: [u8; 3] = [1, 0, 0];
 
 /// What is shorter stands as it is: a few bytes for the time of an encoder.
@@ -34,14 +34,14 @@ const RAW: usize = 512;
 /// The blocks of a text.
 pub(super) fn block(text: &[u8]) -> io::Result<Vec<u8>> {
     if text.len() <= RAW {
-        // Its type, 0, and whether it is the last are in the lowest three bits of the size.
-        let size = (text.len() as u32) << 3;
+        // Its type, 0, and whether it is the last are in the three bits below the size.
+        let size = text.len() << 3;
         return Ok([&size.to_le_bytes()[..3], text].concat());
     }
     let mut encoder = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
     for parameter in [
         CParameter::CompressionLevel(LEVEL),
-        CParameter::WindowLog(WINDOW_LOG),
+        CParameter::WindowLog(WINDOW_LOG.into()),
         CParameter::HashLog(TABLE_LOG),
         CParameter::ChainLog(TABLE_LOG),
         CParameter::NbWorkers(1),

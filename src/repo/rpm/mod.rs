@@ -58,7 +58,8 @@ pub fn indices(
 ) -> Result<Indices> {
     let compression = settings.rpm_compression;
     let kept = &Kept::of(kept);
-    let made = jobs.drive(&Kind::ALL, |kind| metadata::document(*kind, packages, compression, kept));
+    let made =
+        jobs.drive(&Kind::ALL, |kind| metadata::document(*kind, packages, compression, kept));
     let mut documents = Vec::new();
     for one in made {
         documents.push(one?);

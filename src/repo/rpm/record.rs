@@ -342,9 +342,9 @@ impl Record {
     /// About how many bytes it has in `primary`, `filelists` and `other`.
     pub(in crate::repo) fn sizes(&self) -> [u32; 3] {
         let relations = self.relations.iter().flatten();
-        let relations: usize =
-            relations.map(|one| 60 + one.name.len() + one.version.len()).sum();
-        let paths: usize = self.parts().map(|(folder, name, _)| folder.len() + name.len() + 16).sum();
+        let relations: usize = relations.map(|one| 60 + one.name.len() + one.version.len()).sum();
+        let paths: usize =
+            self.parts().map(|(folder, name, _)| folder.len() + name.len() + 16).sum();
         let changes: usize =
             self.changelogs.iter().map(|one| 60 + one.author.len() + one.text.len()).sum();
         let texts = self.summary.len() + self.description.len();

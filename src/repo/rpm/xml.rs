@@ -25,9 +25,7 @@ pub(super) fn attribute(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"=\"");
     // A reader takes tabs and ends of lines for blanks otherwise.
-    escape(out, value, |byte| {
-        matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\t' | b'\n' | b'\r')
-    });
+    escape(out, value, |byte| matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\t' | b'\n' | b'\r'));
     out.push(b'"');
 }
 
