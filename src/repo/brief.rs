@@ -233,3 +233,135 @@ fn chunk(packages: &[&Brief]) -> Result<Chunk> {
         .map_err(|e| Error::failed("cannot compress what is kept of packages").because(e))?;
     Ok(Chunk { count: packages.len(), size: all.len(), bytes })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::store::{Settings, State, Stored};
+    use super::super::{Indices, apt, rpm};
+    use super::*;
+
+    fn jobs() -> Jobs {
+        Jobs::new(2, 64 << 20)
+    }
+
+    fn text(seed: usize, words: usize) -> String {
+        let word = |n: usize| format!("{:x} ", (n * seed).wrapping_mul(2_654_435_761) % 99_991);
+        (0..words).map(word).collect()
+    }
+
+    fn package(format: Format, n: usize, version: usize) -> Package {
+        let name = format!("bench{n:04}");
+        let version = format!("{version}-1");
+        let paths = (0..8 + n % 5).map(|file| format!("opt/rocm/lib/{name}/kernels_{file}.co"));
+        let part = match format {
+            Format::Deb => {
+                let mut files: Vec<String> = paths.collect();
+                files.push("opt/rocm/share/all".to_owned());
+                let control = format!(
+                    "Package: {name}\nVersion: {version}\nSection: libs\nDepends: bench0000 (= {version})\nDescription: {}\n",
+                    text(n + 7, 250)
+                );
+                Part::Deb(apt::Record { control, files })
+            }
+            Format::Rpm => {
+                let file =
+                    |name: String| rpm::FileName { folder: 0, name, kind: rpm::FileKind::File };
+                Part::Rpm(Box::new(rpm::Record {
+                    version: version.clone(),
+                    release: "1".to_owned(),
+                    description: text(n + 7, 250),
+                    folders: vec!["/".to_owned()],
+                    files: paths.map(file).collect(),
+                    ..rpm::Record::default()
+                }))
+            }
+        };
+        let record = Record {
+            path: format!("pool/{name}_{version}"),
+            arch: "amd64".to_owned(),
+            size: 1000,
+            sha256: Sha256::digest(format!("{name} {version}")).into(),
+            built: 0,
+            name,
+            version,
+            part,
+        };
+        record.brief().unwrap()
+    }
+
+    fn indices(packages: &[Stored], kept: &[pieces::Block]) -> Vec<Indices> {
+        let of = |format| {
+            let of = packages.iter().map(|stored| &*stored.record);
+            of.filter(|record| record.part.format == format).collect::<Vec<_>>()
+        };
+        let settings = Settings::default();
+        let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
+        vec![
+            apt::indices(&debs, &settings, 9, None, kept, &jobs()).unwrap(),
+            rpm::indices(&rpms, &settings, 9, None, kept, &jobs()).unwrap(),
+        ]
+    }
+
+    fn through_a_file(state: &State, path: &Path) -> State {
+        state.write(path, &jobs()).unwrap();
+        State::read(path).unwrap()
+    }
+
+    /// Fails where something is copied that has changed, or what is read again is not what was written.
+    #[test]
+    fn what_is_copied_is_what_would_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let mut state = State::new(Settings::default());
+        for format in [Format::Deb, Format::Rpm] {
+            let stored = |n| Stored { record: package(format, n, 1).into(), mtime: 0 };
+            state.packages.extend((0..400).map(stored));
+        }
+        let all = |indices: &[Indices]| -> Vec<pieces::Block> {
+            indices.iter().flat_map(|one| one.blocks.clone()).collect()
+        };
+        state.blocks = all(&indices(&state.packages, &[]));
+        let mut later = through_a_file(&state, &path);
+        assert_eq!(later, state);
+        // In four steps, each from the state of the one before: one in the middle of others, one less, one of another version, none.
+        for step in 0..4 {
+            let before = state.blocks.len();
+            for state in [&mut state, &mut later] {
+                let at = |name: usize| {
+                    state
+                        .packages
+                        .iter()
+                        .position(|one| one.record.name == format!("bench{name:04}"))
+                };
+                match step {
+                    0 => {
+                        let at = at(200).unwrap();
+                        let record = package(Format::Deb, 200, 2).into();
+                        state.packages.insert(at + 1, Stored { record, mtime: 0 });
+                    }
+                    1 => drop(state.packages.remove(at(30).unwrap())),
+                    2 => {
+                        let at = state.packages.len() - 40;
+                        state.packages[at].record = package(Format::Rpm, 360, 3).into();
+                    }
+                    _ => {}
+                }
+            }
+            let made = indices(&state.packages, &[]);
+            assert!(indices(&later.packages, &later.blocks) == made, "step {step}");
+            let kept: Vec<pieces::Block> = later.blocks.clone();
+            (state.blocks, later.blocks) = (all(&made), all(&made));
+            let same = later.blocks.iter().filter(|block| kept.contains(block)).count();
+            assert!(before > 20 && same + 12 >= before, "step {step}: {same} of {before}");
+            later = through_a_file(&later, &path);
+            assert_eq!(later, state, "step {step}");
+            for (one, other) in state.packages.iter().zip(&later.packages) {
+                let (one, other) = (&one.record.part, &other.record.part);
+                assert_eq!(one.part().unwrap(), other.part().unwrap());
+                assert_eq!(one.relations().unwrap(), other.relations().unwrap());
+            }
+        }
+    }
+}

@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    fn read(path: &Path) -> Result<Self> {
+    pub(super) fn read(path: &Path) -> Result<Self> {
         let damaged = || damaged().at(path);
         let file = File::open(path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Error::failed("there is no repository here")
