@@ -160,6 +160,10 @@ fn system_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
         ErrorKind::NotFound => {
             "check the spelling; a relative path starts at the current directory"
         }
+        ErrorKind::UnexpectedEof => {
+            "it has fewer bytes than its size says: it became shorter meanwhile, or is one of the system's own, as \
+             below /proc and /sys, which cannot be packaged"
+        }
         ErrorKind::InvalidFilename => "shorten the name: the file system of the output has a limit",
         _ => return None,
     })
@@ -225,3 +229,17 @@ impl StdError for Errors {}
 
 /// What a stage returns.
 pub type Result<T, E = Errors> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_shorter_than_it_says_has_a_hint() {
+        let short = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let hint = Error::io("cannot read", "x", short).hint_text().map(str::to_owned);
+        assert!(hint.is_some_and(|hint| hint.contains("fewer bytes than its size says")));
+        let own = Error::io("x", "x", std::io::ErrorKind::UnexpectedEof.into()).hint("own");
+        assert_eq!(own.hint_text(), Some("own"));
+    }
+}

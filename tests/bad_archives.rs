@@ -438,3 +438,94 @@ fn changed_archives_never_panic() {
     }
     assert!(trees > 100 && errors > 100, "{trees} trees, {errors} errors");
 }
+
+#[test]
+fn an_archive_of_another_format_than_its_name_says_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = [member(b"artifact_manifest.txt", b'0', b"p/stage\n"), vec![0; 1024]].concat();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &tar).unwrap();
+    let path = dir.path().join("blas_lib_x.tar.zst");
+    for (bytes, what, hint) in [
+        (
+            gzip.finish().unwrap(),
+            "is gzip, though its name says zstd",
+            "let its name end in .tar.gz",
+        ),
+        (tar, "is tar without compression, though its name says zstd", "pack it again as .tar.zst"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        refused(&dir, &path, &[what, hint]);
+    }
+    // What is of no kind that is known is no more than damaged.
+    fs::write(&path, "some text").unwrap();
+    refused(&dir, &path, &["is no archive that can be used"]);
+}
+
+#[test]
+fn an_artifact_that_is_packed_with_its_directory_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    copy_tree(&example_shards().join("gfx1151-build/blas_lib_gfx1151"), dir.path());
+    let archive = dir.path().join("blas_lib_x.tar.zst");
+    let mut tar = common::tool("tar", "tar");
+    tar.arg("-C").arg(dir.path()).args(["-c", "blas_lib_gfx1151"]);
+    let output = tar.output().unwrap();
+    fs::write(&archive, zstd::encode_all(&output.stdout[..], 1).unwrap()).unwrap();
+    let inside = "has the artifact one level further in (blas_lib_gfx1151/artifact_manifest.txt)";
+    refused(&dir, &archive, &[inside, "tar -C blas_lib_gfx1151 -c ."]);
+    // The same of a directory, as unpacking into one makes it.
+    let folder = dir.path().join("more/blas_lib_gfx1151");
+    fs::create_dir_all(&folder).unwrap();
+    fs::rename(dir.path().join("blas_lib_gfx1151"), folder.join("blas_lib_gfx1151")).unwrap();
+    let text = fails(&mut split_one(&folder, &dir.path().join("out"), &[]), 1);
+    let hint = "blas_lib_gfx1151/blas_lib_gfx1151 one level further in";
+    assert!(text.contains(inside) && text.contains(hint), "{text}");
+}
+
+#[test]
+fn an_archive_without_a_checksum_is_told_where_others_have_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let [shard, out] = ["shards/gfx1151-build", "out"].map(|name| dir.path().join(name));
+    fs::create_dir_all(&shard).unwrap();
+    for name in ["blas_dev_gfx1151", "fft_lib_gfx1151", "support_lib_gfx1151"] {
+        pack(&example_shards().join("gfx1151-build").join(name), &shard, "zst", Order::Sorted);
+    }
+    let told = || {
+        let ran = common::run(split_shard(&shard, &out).arg("--force"));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        ran.stderr
+    };
+    assert_eq!(told(), "", "no archive has one");
+    let digest = |name: &str| {
+        let archive = format!("{name}.tar.zst");
+        let text = ok(common::tool("sha256sum", "coreutils").current_dir(&shard).arg(&archive));
+        fs::write(shard.join(archive + ".sha256sum"), text).unwrap();
+    };
+    digest("fft_lib_gfx1151");
+    let text = told();
+    let begin = "warning: 2 archives have no .sha256sum beside, and others have one: ";
+    assert!(text.starts_with(begin) && text.lines().count() == 1, "{text}");
+    assert!(text.contains("blas_dev_gfx1151.tar.zst; ") && !text.contains("fft_lib"), "{text}");
+    digest("blas_dev_gfx1151");
+    assert!(
+        told().starts_with("warning: 1 archive has no .sha256sum beside, and others have one: ")
+    );
+    // `build` says the same, over all shards.
+    let config = serde_json::json!({
+        "primary_shard": "gfx1151-build",
+        "architecture_groups": {"gfx115X": {"architectures": ["gfx1151"]}},
+    });
+    fs::write(dir.path().join("groups.json"), config.to_string()).unwrap();
+    let ran = common::run(
+        common::gfxpack()
+            .current_dir(dir.path())
+            .args(["build", "--dry-run", "--no-auto-deps", "--input-shards-dir", "shards"])
+            .args(["--config", "groups.json", "--version", "1", "--release", "1"])
+            .args(["--output-dir", "packages"]),
+    );
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let warning = "others have one: shards/gfx1151-build/support_lib_gfx1151.tar.zst\n";
+    assert!(ran.stderr.contains(warning), "{}", ran.stderr);
+    digest("support_lib_gfx1151");
+    assert_eq!(told(), "");
+}

@@ -465,7 +465,11 @@ fn an_artifact_that_was_split_already() {
     package.arg("package").arg("--artifacts-dir").arg(&split);
     package.arg("--config").arg(input.path("groups.json"));
     package.arg("--output-dir").arg(input.path("out")).args(["--version", "1", "--release", "1"]);
-    input.refuses(&mut package, 1, &["`gfx1151` is neither `generic` nor a group"]);
+    input.refuses(
+        &mut package,
+        1,
+        &["3 artifacts are neither `generic` nor of a group", "not recombined"],
+    );
 }
 
 #[test]

@@ -195,6 +195,20 @@ fn each_command_has_a_manual_page() {
     assert!(!dir.path().join("gfxpack-help-build.1").exists(), "the same page twice");
     let said = fails(gfxpack().args(["man", "repo", "ad"]), 2);
     assert!(said.contains("`repo` has no command `ad`") && said.contains("create"), "{said}");
+    // The foot has program and version on each page; completion offers the commands.
+    let foot = concat!("\"gfxpack ", env!("CARGO_PKG_VERSION"), "\"");
+    for page in fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        let text = fs::read_to_string(&page).unwrap();
+        let head = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        assert!(head.trim_end().ends_with(foot), "{head}");
+    }
+    let script = ok(gfxpack().args(["completions", "bash"]));
+    let (_, of_man) = script.rsplit_once("gfxpack__subcmd__man)").unwrap();
+    let words = of_man.lines().find(|line| line.contains("opts=")).unwrap();
+    assert!(
+        [" build ", " recombine ", " repo ", " add "].iter().all(|w| words.contains(w)),
+        "{words}"
+    );
 }
 
 #[test]
@@ -243,4 +257,84 @@ fn a_plan_refuses_what_would_have_no_effect_or_hit_another_file() {
     let said = plan(&["--ninja", "a", "--github-matrix", "a"]);
     assert!(said.contains("is named for --ninja and for --github-matrix"), "{said}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// What is wrong with a value, and with the value of which option.
+#[test]
+fn wrong_values_are_told_with_their_option() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, words) in [
+        (
+            ["--release", "1", "--format", "deb,"],
+            ["empty value for '--format", "a comma too many?"],
+        ),
+        (
+            ["--release", "1", "--format", ",rpm"],
+            ["empty value for '--format", "expected deb, rpm"],
+        ),
+        (
+            ["--release", "1 2", "--format", "deb"],
+            ["error: --release `1 2` has ` `, which", "hint: a release is the packaging's number"],
+        ),
+        (
+            ["--release", "1", "--version", "1:7.1"],
+            [
+                "error: --version `1:7.1` has `:`, which",
+                "hint: leave out what stands up to the `:`",
+            ],
+        ),
+        (["--release", "", "--version", "7"], ["error: --release is empty", "hint: give one, as"]),
+    ] {
+        let mut command = gfxpack();
+        command.arg("build").arg("--input-shards-dir").arg(example_shards());
+        command.arg("--config").arg(example_config()).arg("--output-dir").arg(dir.path().join("o"));
+        if !args.contains(&"--version") {
+            command.args(["--version", "7.1"]);
+        }
+        let said = fails(command.args(args), 2);
+        for word in words {
+            assert!(said.contains(word), "no {word:?} in:\n{said}");
+        }
+    }
+}
+
+/// Packaging takes what was recombined. That nothing was is one fault, however many artifacts there are.
+#[test]
+fn packaging_a_split_tree_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = dir.path().join("split");
+    let shard = example_shards().join("gfx110X-build");
+    let mut command = gfxpack();
+    command.args(["split", "--batch-artifact-parent-dir"]).arg(shard).arg("--output-dir");
+    ok(command.arg(&split));
+    let package = || {
+        let mut command = gfxpack();
+        command.current_dir(dir.path()).args(["package", "--artifacts-dir", "split", "--config"]);
+        command.arg(example_config()).args(["--version", "1", "--release", "1"]);
+        fails(command.args(["--dry-run", "--output-dir", "out"]), 1)
+    };
+    let said = package();
+    assert!(
+        said.starts_with("error: split: 9 artifacts are neither `generic` nor of a group"),
+        "{said}"
+    );
+    assert!(
+        said.contains("hint: these are split and not recombined: run `gfxpack recombine`"),
+        "{said}"
+    );
+    assert!(
+        said.contains("`gfx1100`, `gfx1101`, `gfx1102`\n") && said.lines().count() == 2,
+        "{said}"
+    );
+    for entry in fs::read_dir(&split).unwrap().map(|entry| entry.unwrap()) {
+        let name = entry.file_name().into_string().unwrap();
+        if !name.ends_with("_generic") && name != "fft_lib_gfx1100" {
+            fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    let said = package();
+    assert!(
+        said.starts_with("error: split/fft_lib_gfx1100: `gfx1100` is neither `generic`"),
+        "{said}"
+    );
 }

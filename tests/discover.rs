@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::copy_tree;
 use serde_json::{Value, json};
 
 const SHARDS: [&str; 3] = ["gfx110X-build", "gfx1151-build", "gfx120X-build"];
@@ -193,6 +196,7 @@ fn a_configuration_is_drafted_and_recombines() {
         text,
         json!({
             "primary_shard": "gfx110X-build",
+            "required_shards": SHARDS,
             "architecture_groups": {
                 "gfx110X": {
                     "display_name": "ROCm gfx110X (RX 7900, RX 7700, RX 7600)",
@@ -240,6 +244,66 @@ fn a_configuration_is_drafted_and_recombines() {
     let report = discover(&combined);
     assert_eq!((report["kind"].as_str(), isas(&report)), (Some("artifacts"), ISAS.to_vec()));
     assert_eq!(report["isas"], discover(&shards())["isas"]);
+}
+
+/// A library that only another job builds would be an error of `recombine`, a file that only it has
+/// would be left out: the draft takes both, and says so.
+#[test]
+fn a_drafted_configuration_takes_host_code_that_the_primary_shard_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("shards");
+    copy_tree(&shards(), &from);
+    let config = dir.path().join("groups.json");
+    let draft = |of: &Path| {
+        let output = gfxpack([
+            Path::new("discover"),
+            of,
+            Path::new("--write-config"),
+            &config,
+            Path::new("--force"),
+        ]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text: Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+        (text["generic_union"].clone(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(draft(&from), (Value::Null, String::new()), "all shards have the same files");
+    // What only the primary shard has is taken anyhow, and so is a database file of another ISA.
+    fs::remove_dir_all(from.join("gfx1151-build/support_lib_gfx1151")).unwrap();
+    let stage = "fft_lib_gfx1151/math-libs/rocFFT/stage";
+    let database = from.join("gfx1151-build").join(stage).join("lib/rocblas/library/gfx1151");
+    fs::create_dir_all(&database).unwrap();
+    fs::write(database.join("more_gfx1151.dat"), "database").unwrap();
+    assert_eq!(draft(&from), (Value::Null, String::new()));
+
+    fs::remove_dir_all(from.join("gfx110X-build/fft_lib_gfx110X-dgpu")).unwrap();
+    let (union, text) = draft(&from);
+    assert_eq!(union, true);
+    let why = "primary shard gfx110X-build has not all host code: fft_lib is in gfx1151-build, gfx120X-build only";
+    assert!(text.contains(why) && text.lines().count() == 1, "{text}");
+    // So that it does.
+    let trees = dir.path().join("split");
+    for shard in SHARDS {
+        let [from, to] = [from.join(shard), trees.join(shard)];
+        let args =
+            [Path::new("--batch-artifact-parent-dir"), &from, Path::new("--output-dir"), &to];
+        assert!(gfxpack([&[Path::new("split")], &args[..]].concat()).status.success());
+    }
+    let combined = dir.path().join("combined");
+    let args = [Path::new("recombine"), Path::new("--input-shards-dir"), &trees];
+    let to = [Path::new("--config"), &config, Path::new("--output-dir"), &combined];
+    let output = gfxpack([&args[..], &to].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(combined.join("fft_lib_generic").is_dir());
+    // Split trees say the same.
+    assert_eq!(draft(&trees), (union, text));
+
+    copy_tree(&shards(), &dir.path().join("more"));
+    let extra = "gfx120X-build/support_lib_gfx120X-all/base/support/stage/lib/libmore.so.1";
+    fs::write(dir.path().join("more").join(extra), "text").unwrap();
+    let (union, text) = draft(&dir.path().join("more"));
+    assert_eq!(union, true);
+    let why = "support_lib: only gfx120X-build has base/support/stage/lib/libmore.so.1";
+    assert!(text.contains(why), "{text}");
 }
 
 #[test]

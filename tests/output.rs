@@ -235,3 +235,35 @@ fn a_link_in_place_of_the_part_is_refused() {
     assert!(told.contains(".out.gfxpack-part"), "{told}");
     assert!(elsewhere.join("precious").exists());
 }
+
+/// What is made beside the output is ours to know: an error names what the user gave.
+#[test]
+fn an_output_that_cannot_be_made_is_told_by_its_own_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("gfxpack");
+    fs::copy(env!("CARGO_BIN_EXE_gfxpack"), &program).unwrap();
+    copy_tree(&example_shards().join("gfx1151-build"), &dir.path().join("shard"));
+    fs::create_dir(dir.path().join("shut")).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (output, name, folder) in
+        [("shut/out", "shut/out", "shut"), ("new", "./new", "the current directory")]
+    {
+        // Root writes everywhere: the program runs as somebody else.
+        let text = fails(
+            common::tool("setpriv", "util-linux")
+                .current_dir(dir.path())
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups", "./gfxpack", "split"])
+                .args(["--batch-artifact-parent-dir", "shard", "--output-dir", output]),
+            1,
+        );
+        let said = format!(
+            "error: {name}: cannot make the output\n  caused by: Permission denied (os error 13)\n  \
+             hint: {folder} has to be writable"
+        );
+        assert!(text.starts_with(&said) && !text.contains("gfxpack-part"), "{text}");
+    }
+    let long = "o".repeat(250);
+    let text = fails(&mut build(&example_shards(), &dir.path().join(&long)), 1);
+    assert!(text.contains(&format!("/{long}: cannot make the output\n")), "{text}");
+    assert!(text.contains("hint: shorten the name"), "{text}");
+}

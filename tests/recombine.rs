@@ -106,7 +106,9 @@ fn every_file_of_every_member_is_in_its_groups_tree_whatever_its_name() {
             "p/k_gfx90a.dat"
         ]
     );
-    for words in ["gfx1030 is in no architecture group", "group gfx115X has no code for gfx1151"] {
+    for words in
+        ["gfx1030 is in no architecture group", "no shard has code for the group gfx115X (gfx1151)"]
+    {
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     }
 }
@@ -231,7 +233,11 @@ fn a_generic_processor_goes_to_the_group_that_lists_it() {
     });
     let ran = split.recombine(&listed);
     assert_eq!(ran.status, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("group more has no code for gfx1101"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("no shard has code for the group more (gfx1101)"),
+        "{}",
+        ran.stderr
+    );
     assert!(!ran.stderr.contains("group gfx110X"), "{}", ran.stderr);
 }
 
@@ -244,9 +250,9 @@ fn a_familys_files_are_code_for_its_members_where_no_archive_is_missing() {
         split.add("a/x_lib_gfx11xx", &[("lib/gfx11xx/k", "k")]);
         let ran = split.recombine(&config(&json!({})));
         assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-        let told = ran.stderr.contains("group gfx115X has no code for gfx1151");
+        let told = ran.stderr.contains("no shard has code for the group gfx115X (gfx1151)");
         assert_eq!(told, missing, "{}", ran.stderr);
-        assert!(ran.stderr.contains("group gfx90X has no code for gfx908, gfx90a"));
+        assert!(ran.stderr.contains("no shard has code for the group gfx90X (gfx908, gfx90a)"));
     }
 }
 
@@ -471,11 +477,10 @@ fn what_is_taken_from_one_shard_is_not_missing_in_the_next() {
     config["generic_union"] = true.into();
     let ran = split.recombine(&config);
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-    told(
-        &ran,
-        false,
-        "b/x_lib_generic: 1 generic file that the primary shard does not have: p/extra (taken)",
-    );
+    // It is as asked: no warning, but a note.
+    let taken =
+        "b/x_lib_generic: 1 generic file that the primary shard does not have: p/extra (taken)";
+    assert!(ran.stderr.lines().any(|line| line == taken), "{}", ran.stderr);
     assert_eq!(
         files(&split.out().join("x_lib_generic")),
         ["artifact_manifest.txt", "p/extra", "p/same"]
@@ -515,13 +520,65 @@ fn a_missing_architecture_is_an_error_on_request() {
         let ran = split.recombine(&config(&json!({"error_on_missing_architecture": strict})));
         assert_eq!(ran.status, Some(i32::from(strict)), "{}", ran.stderr);
         for finding in [
-            "x_lib: group gfx110X has no code for gfx1101",
-            "x_lib: group gfx115X has no code for gfx1151",
+            "no shard has code for gfx1101, of the group gfx110X",
+            "no shard has code for the group gfx115X (gfx1151)",
+            "no shard has code for the group gfx90X (gfx908, gfx90a)",
         ] {
             told(&ran, strict, finding);
         }
         assert_eq!(split.out().exists(), !strict);
+
+        // What some other component has is missing in this one only.
+        split.add("a/y_lib_generic", &[("h", "h")]).add("a/y_lib_gfx1151", &[("k", "k")]);
+        let _ = fs::remove_dir_all(split.out());
+        let ran = split.recombine(&config(&json!({"error_on_missing_architecture": strict})));
+        told(&ran, strict, "x_lib: group gfx115X has no code for gfx1151");
+        told(&ran, strict, "y_lib: group gfx110X has no code for gfx1100");
+        told(&ran, strict, "no shard has code for gfx1101, of the group gfx110X");
+        assert!(!ran.stderr.contains("group gfx115X (gfx1151)"), "{}", ran.stderr);
     }
+}
+
+/// What is wrong with many ISAs or components in the same way is one line; `--verbose` and JSON have each.
+#[test]
+fn findings_that_say_the_same_are_one_line() {
+    let split = Split::new();
+    for component in ["x_lib", "y_lib"] {
+        split.add(&format!("a/{component}_generic"), &[(component, "h")]);
+        for isa in ["gfx1030", "gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036", "gfx1100"] {
+            split.add(&format!("a/{component}_{isa}"), &[(&format!("{component}_{isa}"), "k")]);
+        }
+    }
+    split.add("a/z_lib_generic", &[("z", "h")]).add("a/z_lib_gfx1101", &[("z_gfx1101", "k")]);
+    let each = split.recombine(&config(&json!({}))).stderr;
+    assert_eq!(each.matches("is in no architecture group: its files are left out").count(), 12);
+    assert!(each.contains("warning: y_lib: group gfx110X has no code for gfx1101"), "{each}");
+    let joined = |args: &[&str]| {
+        fs::remove_dir_all(split.out()).unwrap();
+        let dir = split.dir.path();
+        let shards = dir.join("split");
+        run(gfxpack()
+            .args(args)
+            .args(["recombine", "--input-shards-dir"])
+            .arg(shards)
+            .arg("--config")
+            .arg(dir.join("groups.json"))
+            .arg("--output-dir")
+            .arg(split.out()))
+    };
+    let ran = joined(&[]);
+    let lines: Vec<_> = ran.stderr.lines().collect();
+    for line in [
+        "warning: in no architecture group, so that files are left out: gfx1030, gfx1031, gfx1032, gfx1034, \
+         gfx1035 and 1 more (6 in all)",
+        "warning: group gfx110X has no code for gfx1101: x_lib, y_lib",
+        "warning: z_lib: group gfx110X has no code for gfx1100",
+    ] {
+        assert!(lines.contains(&line), "{line}\n{}", ran.stderr);
+    }
+    assert_eq!(lines.len(), 5, "{}", ran.stderr);
+    let report: serde_json::Value = serde_json::from_str(&joined(&["--json"]).stdout).unwrap();
+    assert_eq!(report["recombine"]["warnings"].as_array().unwrap().len(), 12 + 2 + 3);
 }
 
 /// Archives are compared by their kernels: the same ones, compressed in another way, are no conflict, and

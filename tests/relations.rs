@@ -33,7 +33,9 @@ fn made(artifacts: &[&str], externals: &Value, definitions: &[(&str, Value)]) ->
         .map(|(name, more)| {
             let mut definition = more.clone();
             definition["name"] = (*name).into();
-            definition["contents"] = serde_json::json!([{ "artifact": name }]);
+            if definition["contents"].is_null() {
+                definition["contents"] = serde_json::json!([{ "artifact": name }]);
+            }
             definition
         })
         .collect();
@@ -107,7 +109,9 @@ fn depends_names_definitions_and_externals() {
     let part = made(&artifacts, &externals, &[depends("bb-generic"), ("bb", none())]).refused();
     assert!(part.contains("`depends` names definitions: `bb` gives each package"), "{part}");
     // Of `bb` there is no file, so no package either.
-    let empty = made(&artifacts[..1], &externals, &[depends("bb"), ("bb", none())]).refused();
+    let may_be_absent = serde_json::json!({ "contents": [{ "artifact": "bb", "optional": true }] });
+    let empty =
+        made(&artifacts[..1], &externals, &[depends("bb"), ("bb", may_be_absent)]).refused();
     assert!(empty.contains("depends on `bb`, of which no package is made"), "{empty}");
 }
 

@@ -214,7 +214,10 @@ fn a_definition_that_takes_nothing_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let fft = r#"{"name": "rocfft", "contents": [{"artifact": "fft"}]}"#;
     for (contents, words) in [
-        (r#"{"artifact": "ftt"}"#, "there is no such artifact"),
+        (
+            r#"{"artifact": "blas", "components": ["doc"]}"#,
+            "blas has the components dev, lib, run only",
+        ),
         (r#"{"artifact": "blas", "prefixes": ["nope"]}"#, "no file is under such a prefix"),
         (r#"{"artifact": "blas", "include": ["*.nope"]}"#, "no file is under such a prefix"),
     ] {
@@ -230,7 +233,10 @@ fn a_definition_that_takes_nothing_is_told() {
             ran.stderr
         );
     }
-    let packages = definitions(dir.path(), r#"{"name": "xx", "contents": [{"artifact": "nope"}]}"#);
+    let packages = definitions(
+        dir.path(),
+        r#"{"name": "xx", "contents": [{"artifact": "nope", "optional": true}]}"#,
+    );
     let stderr = fails(&mut build(&dir.path().join("out"), &packages), 2);
     assert!(stderr.contains("no package has anything in it"), "{stderr}");
 }

@@ -17,6 +17,19 @@ pub(super) struct Folder {
     /// Those that are read.
     pub wanted: Vec<OsString>,
     passed_over: Vec<OsString>,
+    /// Links among what is passed over that lead to nothing, whose target may have been wanted.
+    pub dangling: Vec<OsString>,
+}
+
+/// The fault of a link that leads to nothing.
+pub(super) fn dangling(path: &Path) -> Error {
+    let target = fs::read_link(path).unwrap_or_default();
+    let what = format!("is a link to {}, which cannot be reached", target.display());
+    let error = match path.metadata() {
+        Err(e) => Error::failed(what).because(e),
+        Ok(_) => Error::failed(what),
+    };
+    error.at(path).hint("mend the link, or remove it: what it leads to would be left out")
 }
 
 impl Folder {
@@ -42,18 +55,47 @@ impl Folder {
 
     fn list(parent: &Path, wants: impl Fn(&Path) -> bool) -> Result<Self> {
         let cannot = |e| Error::io("cannot read the directory", parent, e);
-        let mut folder = Self { wanted: Vec::new(), passed_over: Vec::new() };
+        let mut folder = Self { wanted: Vec::new(), passed_over: Vec::new(), dangling: Vec::new() };
         for entry in fs::read_dir(parent).map_err(cannot)? {
             let name = entry.map_err(cannot)?.file_name();
             let hidden = name.as_encoded_bytes().starts_with(b".");
             // A link to a directory counts: shards are often laid together by links.
-            let wanted = !hidden && wants(&parent.join(&name));
+            let path = parent.join(&name);
+            let wanted = !hidden && wants(&path);
+            if !hidden && !wanted && path.is_symlink() && path.metadata().is_err() {
+                folder.dangling.push(name.clone());
+            }
             if wanted { &mut folder.wanted } else { &mut folder.passed_over }.push(name);
         }
         folder.wanted.sort();
         folder.passed_over.sort();
+        folder.dangling.sort();
         Ok(folder)
     }
+}
+
+/// Archives in folders of artifacts that have no digest beside them, where others have: somebody meant all of
+/// them to be checked. Sorted; none where no archive has one.
+pub fn without_digest(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut without = Vec::new();
+    let mut some_have = false;
+    for folder in folders {
+        for name in Folder::of_artifacts(folder)?.wanted {
+            let archive = folder.join(&name);
+            if !archive.is_file() {
+                continue;
+            }
+            let mut digest = archive.clone().into_os_string();
+            digest.push(CHECKSUM);
+            if Path::new(&digest).exists() {
+                some_have = true;
+            } else {
+                without.push(archive);
+            }
+        }
+    }
+    without.sort();
+    Ok(if some_have { without } else { Vec::new() })
 }
 
 /// What [`super::read_artifacts`] passes over in the folder `parent`: paths relative to it, sorted.
@@ -64,7 +106,7 @@ pub fn passed_over(parent: &Path) -> Result<Vec<PathBuf>> {
 /// What [`super::read_shards`] passes over in the folder `parent` and in the shards: paths relative to
 /// it, sorted.
 pub fn passed_over_in_shards(parent: &Path) -> Result<Vec<PathBuf>> {
-    let Folder { wanted, passed_over } = Folder::of_shards(parent)?;
+    let Folder { wanted, passed_over, .. } = Folder::of_shards(parent)?;
     let mut paths: Vec<PathBuf> = passed_over.into_iter().map(PathBuf::from).collect();
     for shard in wanted {
         let in_shard = self::passed_over(&parent.join(&shard))?;

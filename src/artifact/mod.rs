@@ -12,10 +12,11 @@ mod read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use folder::{passed_over, passed_over_in_shards};
+pub use folder::{passed_over, passed_over_in_shards, without_digest};
 pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError, shared_family, shared_target};
 pub use read::{
-    archive_stem, parse_manifest, read_artifact, read_artifacts, read_each, read_shard, read_shards,
+    archive_stem, parse_manifest, read_artifact, read_artifacts, read_each, read_shard,
+    read_shards, shard_names,
 };
 
 use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};

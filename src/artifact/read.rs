@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::folder::Folder;
+use super::folder::{Folder, dangling};
 use super::{ArtifactName, ArtifactTree, MANIFEST, Shard};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
@@ -101,6 +101,24 @@ fn artifact(
     let manifest_name = TreePath::new(MANIFEST).expect("a plain name");
     let manifest_path = dir.join(MANIFEST);
     let Some(manifest) = tree.remove(&manifest_name) else {
+        // The directory itself was packed, or lies in one of its name.
+        let mut inside = tree.iter().map(|(path, _)| path);
+        if let Some(inside) = inside.find(|path| path.file_name() == MANIFEST.as_bytes())
+            && let Some(folder) = inside.parent().filter(|folder| folder.parent().is_none())
+        {
+            let hint = match dir.is_file() {
+                true => format!(
+                    "pack what is in the directory, not the directory: tar -C {folder} -c ."
+                ),
+                false => {
+                    format!("name {} one level further in", dir.join(folder.as_path()).display())
+                }
+            };
+            return Err(Error::failed(format!("has the artifact one level further in ({inside})"))
+                .at(dir)
+                .hint(hint)
+                .into());
+        }
         return Err(Error::failed(format!("has no {MANIFEST}"))
             .at(dir)
             .hint("an artifact lists its prefixes there, one a line; without it nothing says how to install it")
@@ -193,7 +211,16 @@ struct Found {
 impl Found {
     fn look(parent: &Path) -> Result<Self> {
         let mut found = Self::default();
-        for file_name in Folder::of_artifacts(parent)?.wanted {
+        let folder = Folder::of_artifacts(parent)?;
+        for file_name in folder.dangling {
+            let called = file_name.to_string_lossy();
+            let called = archive_stem(&called).unwrap_or(&called);
+            if ArtifactName::parse(called).is_ok() {
+                let fault = dangling(&parent.join(&file_name));
+                found.faults.entry(called.to_owned()).or_default().push(fault);
+            }
+        }
+        for file_name in folder.wanted {
             let path = parent.join(&file_name);
             let called = file_name.to_string_lossy();
             let called = archive_stem(&called).filter(|_| !path.is_dir()).unwrap_or(&called);
@@ -261,18 +288,31 @@ fn shard_name(dir: &Path) -> String {
     dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Reads all shards in the directory `parent`, sorted by name. Of what is in archives, the digests
-/// are known, so that shards can be compared. What is no directory or begins with a dot is passed over
-/// ([`super::passed_over_in_shards`]).
-pub fn read_shards(parent: &Path, jobs: &Jobs, monitor: &dyn Monitor) -> Result<Vec<Shard>> {
-    let directories = Folder::of_shards(parent)?.wanted;
+/// The names of the shards in the directory `parent`, sorted. A link that leads to nothing is a fault: it
+/// stands for a shard.
+pub fn shard_names(parent: &Path) -> Result<Vec<String>> {
+    let directories = shard_directories(parent)?;
+    Ok(directories.iter().map(|name| name.to_string_lossy().into_owned()).collect())
+}
+
+fn shard_directories(parent: &Path) -> Result<Vec<OsString>> {
+    let folder = Folder::of_shards(parent)?;
+    let faults = folder.dangling.iter().map(|name| dangling(&parent.join(name))).collect();
     let is_artifact = |name: &OsString| ArtifactName::parse(&name.to_string_lossy()).is_ok();
-    if directories.iter().any(is_artifact) {
+    if folder.wanted.iter().any(is_artifact) {
         return Err(Error::usage("is a shard, not a directory of shards: it has artifacts in it")
             .at(parent)
             .hint("name the directory that the shards are in")
             .into());
     }
+    Errors::check(folder.wanted, faults)
+}
+
+/// Reads all shards in the directory `parent`, sorted by name. Of what is in archives, the digests
+/// are known, so that shards can be compared. What is no directory or begins with a dot is passed over
+/// ([`super::passed_over_in_shards`]).
+pub fn read_shards(parent: &Path, jobs: &Jobs, monitor: &dyn Monitor) -> Result<Vec<Shard>> {
+    let directories = shard_directories(parent)?;
     let found: Vec<(PathBuf, Result<Found>)> = directories
         .iter()
         .map(|name| parent.join(name))

@@ -27,6 +27,10 @@ pub struct PackagingConfig {
     /// Artifact prefix (as `blas_lib`) to groups of its own, instead of those above.
     #[serde(default, deserialize_with = "unique_keys", skip_serializing_if = "BTreeMap::is_empty")]
     pub component_overrides: BTreeMap<String, ComponentOverride>,
+    /// Shards that must be there, by name: a build from fewer is an error. Without it any shard but the
+    /// primary one can be absent, and so what only it has. More may be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required_shards: Vec<String>,
     /// Take generic files that only a shard other than the primary one has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub generic_union: bool,
@@ -116,11 +120,28 @@ impl PackagingConfig {
                 );
             }
         }
+        for (i, shard) in self.required_shards.iter().enumerate() {
+            if self.required_shards[..i].contains(shard) {
+                faults.push(
+                    Error::usage(format!("required_shards lists `{shard}` twice"))
+                        .hint("remove one of the two"),
+                );
+            }
+        }
         for (component, groups) in &self.component_overrides {
             let context = format!("component_overrides.{component}: ");
             faults.extend(group_faults(&context, &groups.architecture_groups));
         }
         faults
+    }
+
+    /// Which shards have to be there and are not among `there`: each with the key that names it.
+    pub fn missing_shards(&self, there: &[impl AsRef<str>]) -> Vec<(&'static str, &str)> {
+        let missing = |name: &str| !there.iter().any(|there| there.as_ref() == name);
+        let primary = std::iter::once(("primary_shard", self.primary_shard.as_str()));
+        let required = self.required_shards.iter().map(|name| ("required_shards", name.as_str()));
+        let required = required.filter(|(_, name)| *name != self.primary_shard);
+        primary.chain(required).filter(|(_, name)| missing(name)).collect()
     }
 
     /// The groups of a component (an artifact prefix, as `blas_lib`).

@@ -192,6 +192,10 @@ pub struct Contents {
     /// entries of a definition take a file, one with a kind comes before one without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FileKind>,
+    /// Whether the artifact or these components of it may be absent. Where it is left out, an artifact that
+    /// is not there is an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 impl PackagesConfig {
@@ -218,6 +222,7 @@ impl PackagesConfig {
                     include: Vec::new(),
                     exclude: Vec::new(),
                     kind: None,
+                    optional: false,
                 }],
                 ..Definition::default()
             })

@@ -10,6 +10,7 @@ use super::{PathReport, Report};
 use crate::config::{Group, PackagingConfig, Validation};
 use crate::error::{Error, Result};
 use crate::target::TargetId;
+use crate::tree::TreePath;
 
 /// A drafted configuration, and what was left out of it.
 #[derive(Debug, Clone)]
@@ -18,17 +19,22 @@ pub struct Draft {
     pub config: PackagingConfig,
     /// ISAs that it does not hold, each with the reason.
     pub left_out: Vec<String>,
+    /// Why it takes generic files of other shards than the primary one, where it does: each finding
+    /// names the artifact prefix and the shard.
+    pub union_because: Vec<String>,
 }
 
 /// Groups the ISAs of a report by family. A feature variant goes with its processor. The primary
 /// shard is the one that is named, else the first of all by name; it is an error where that is not
-/// among the report's shards, or nothing says which it is.
+/// among the report's shards, or nothing says which it is. `generic_union` is set where another shard
+/// has generic files that the primary one lacks, and nowhere else. All shards are required, where there are
+/// several.
 pub fn draft_config(report: &Report, primary_shard: Option<&str>) -> Result<Draft> {
     let shards: BTreeSet<&str> =
         report.paths.iter().flat_map(|path| &path.shards).map(String::as_str).collect();
     let primary_shard = match (primary_shard, shards.first()) {
         (Some(name), Some(_)) if !shards.contains(name) => {
-            let known = shards.into_iter().collect::<Vec<_>>().join(", ");
+            let known = shards.iter().copied().collect::<Vec<_>>().join(", ");
             return Err(Error::usage(format!("--primary-shard {name}: no such shard"))
                 .hint(format!("the shards are {known}"))
                 .into());
@@ -68,14 +74,48 @@ pub fn draft_config(report: &Report, primary_shard: Option<&str>) -> Result<Draf
         let architectures = isas.iter().map(ToString::to_string).collect();
         (family, Group { display_name, architectures })
     });
+    // The primary shard has to be there anyhow.
+    let required_shards = match shards.len() {
+        0 | 1 => Vec::new(),
+        _ => shards.iter().map(|&name| name.to_owned()).collect(),
+    };
+    let union_because = only_elsewhere(report, primary_shard);
     let config = PackagingConfig {
         primary_shard: primary_shard.to_owned(),
         architecture_groups: groups.collect(),
         validation: Validation::default(),
         component_overrides: BTreeMap::new(),
-        generic_union: false,
+        required_shards,
+        generic_union: !union_because.is_empty(),
     };
-    Ok(Draft { config, left_out })
+    Ok(Draft { config, left_out, union_because })
+}
+
+/// What generic content only other shards than the primary one have.
+fn only_elsewhere(report: &Report, primary: &str) -> Vec<String> {
+    let mut prefixes: BTreeMap<&str, BTreeMap<&str, BTreeSet<&TreePath>>> = BTreeMap::new();
+    for (prefix, shards) in report.paths.iter().flat_map(|path| &path.generic) {
+        for (shard, files) in shards {
+            prefixes.entry(prefix).or_default().entry(shard).or_default().extend(files);
+        }
+    }
+    let mut found = Vec::new();
+    for (prefix, shards) in &prefixes {
+        let Some(primary) = shards.get(primary) else {
+            let others: Vec<&str> = shards.keys().copied().collect();
+            found.push(format!("{prefix} is in {} only", others.join(", ")));
+            continue;
+        };
+        for (shard, files) in shards {
+            let mut extra = files.difference(primary);
+            let Some(first) = extra.next() else { continue };
+            found.push(match extra.count() {
+                0 => format!("{prefix}: only {shard} has {first}"),
+                more => format!("{prefix}: only {shard} has {first} and {more} more"),
+            });
+        }
+    }
+    found
 }
 
 /// `ROCm gfx110X (RX 7900, RX 7700, RX 7600)`: the first product of each ISA.
@@ -148,6 +188,7 @@ mod tests {
             found: Vec::new(),
             notes: Vec::new(),
             passed_over: Vec::new(),
+            generic: BTreeMap::new(),
         };
         Report { paths: vec![path], total }
     }

@@ -8,7 +8,7 @@
 mod draft;
 mod scan;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::database::Databases;
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
-use crate::tree;
+use crate::tree::{self, TreePath};
 
 pub use draft::{Draft, draft_config, write_config};
 
@@ -104,6 +104,9 @@ pub struct PathReport {
     pub notes: Vec<String>,
     /// What beside the artifacts or shards was not looked at, sorted, relative to the path.
     pub passed_over: Vec<String>,
+    /// What of the artifacts splitting leaves generic, by artifact prefix (as `blas_lib`) and shard.
+    #[serde(skip)]
+    pub generic: BTreeMap<String, BTreeMap<String, BTreeSet<TreePath>>>,
 }
 
 /// What all paths hold.

@@ -64,6 +64,7 @@ pub(super) fn file(path: &Path) -> Result<PathReport> {
         found: Vec::new(),
         notes: seen.note.map(|note| format!("{name} {note}")).into_iter().collect(),
         passed_over: Vec::new(),
+        generic: BTreeMap::new(),
     };
     report.found = found(&seen, None, None, &name).collect();
     Ok(report)
@@ -104,11 +105,14 @@ pub(super) fn roots(
         found: Vec::new(),
         notes: Vec::new(),
         passed_over: Vec::new(),
+        generic: BTreeMap::new(),
     };
     // Files whose content says what they are, with the places of their roots.
     let mut items: Vec<(usize, &TreePath, &Arc<InputFile>)> = Vec::new();
     let mut database: BTreeMap<(usize, String, String, String), Content> = BTreeMap::new();
     for (i, root) in roots.iter().enumerate() {
+        let mut generic = BTreeSet::new();
+        let mut split = false;
         for (path, entry) in root.tree.tree.iter().filter(|(_, entry)| !entry.is_dir()) {
             report.files += 1;
             if let Some((name, owner)) = owner(root, path, databases) {
@@ -120,9 +124,22 @@ pub(super) fn roots(
                 };
                 let key = (i, folder, format!("database {name}"), owner.target());
                 database.entry(key).or_default().add(content);
-            } else if let EntryKind::File(Source::File(input)) = &entry.kind {
+                continue;
+            }
+            if let EntryKind::File(Source::File(input)) = &entry.kind {
                 items.push((i, path, input));
             }
+            let name = path.file_name();
+            split |= name.ends_with(b".kpack");
+            if !name.ends_with(b".kpack") && !name.ends_with(b".kpm") {
+                generic.insert(path.clone());
+            }
+        }
+        // Each artifact has a generic part, but those that splitting made for an ISA.
+        if root.artifact.is_some() && !split {
+            let shard = root.shard.as_ref().or(report.shards.first()).cloned().unwrap_or_default();
+            let of_prefix = report.generic.entry(root.tree.name.prefix()).or_default();
+            of_prefix.entry(shard).or_default().extend(generic);
         }
     }
     let mut faults = Vec::new();

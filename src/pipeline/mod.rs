@@ -3,6 +3,7 @@
 mod batch;
 pub mod engines;
 pub mod graph;
+mod shards;
 pub mod stale;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::tree::{Occupied, Tree, TreePath};
 use crate::{recombine, split, stage};
 
 pub use batch::{Batch, Item};
+pub use shards::read_required;
 
 /// What to do where two artifacts want one path.
 const ONE_OF_A_NAME: &str =

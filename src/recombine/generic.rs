@@ -3,7 +3,7 @@
 use globset::GlobSet;
 
 use super::merge::{Merge, Part};
-use super::{DifferingFile, GenericDifference, Report, compare, sections};
+use super::{DifferingFile, GenericDifference, Report, Warning, compare, sections};
 use crate::artifact::{ArtifactTree, GENERIC, Shard};
 use crate::config::PackagingConfig;
 use crate::error::{Error, Errors, Result};
@@ -63,7 +63,7 @@ pub(super) fn tree(
             );
             if config.generic_union {
                 let some = compare::some(&found.told.extra);
-                report.warnings.push(format!("{finding}: {some} (taken)"));
+                report.notes.push(format!("{finding}: {some} (taken)"));
             } else {
                 findings.push((finding, found.told.extra.clone(), " (left out)"));
             }
@@ -116,7 +116,7 @@ pub(super) fn tree(
                  validation.verify_generic_artifacts_match",
             ));
         } else {
-            report.warnings.push(finding);
+            report.warnings.push(Warning::new(finding));
         }
     }
     Errors::check((), faults)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{MadeArtifact, Report, compare};
+use super::{MadeArtifact, Report, Warning, compare};
 use crate::artifact::{ArtifactName, ArtifactTree, Shard};
 use crate::config::Validation;
 use crate::error::{Error, Errors, Result};
@@ -36,7 +36,7 @@ pub(super) struct Merge {
     /// Paths that two parts have, the same; by the parts' labels, with whether they are a family's.
     same: std::collections::BTreeMap<(String, String), (bool, Vec<TreePath>)>,
     faults: Vec<Error>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 impl Merge {
@@ -133,7 +133,11 @@ impl Merge {
                     ),
             ),
             Some(how) => {
-                self.warnings.push(format!("{path}: {both} differ ({how}); the first is taken"));
+                self.warnings.push(Warning::of(
+                    path.to_string(),
+                    format!("{both} differ in files, of which the first's are taken: {{}}"),
+                    format!("{path}: {both} differ ({how}); the first is taken"),
+                ));
             }
         }
         Ok(())

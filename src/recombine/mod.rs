@@ -9,9 +9,11 @@
 mod compare;
 mod generic;
 mod merge;
+mod missing;
 mod sections;
+mod warning;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -21,6 +23,9 @@ use crate::error::{Error, Errors, Result};
 use crate::target::{Family, TargetId};
 use crate::tree::TreePath;
 use merge::{Merge, Part};
+use missing::Code;
+
+pub use warning::{Warning, told};
 
 /// What recombining found.
 #[derive(Debug, Default, Serialize)]
@@ -32,7 +37,7 @@ pub struct Report {
     /// How the generic artifacts of the other shards differ from the primary one's.
     pub generic_differences: Vec<GenericDifference>,
     /// What is not as it should be and was not asked to be an error.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Details that are as they should be.
     pub notes: Vec<String>,
 }
@@ -98,15 +103,15 @@ pub fn recombine(
     shards: &[Shard],
     config: &PackagingConfig,
 ) -> Result<(Vec<ArtifactTree>, Report)> {
-    let Some(primary) = shards.iter().find(|shard| shard.name == config.primary_shard) else {
-        let there: Vec<_> = shards.iter().map(|shard| shard.name.as_str()).collect();
-        return Err(Error::usage(format!("there is no shard `{}`", config.primary_shard))
-            .hint(format!("primary_shard must be one of: {}", there.join(", ")))
-            .into());
-    };
+    let there: Vec<_> = shards.iter().map(|shard| shard.name.as_str()).collect();
+    let absent = config.missing_shards(&there).into_iter().map(|(key, name)| {
+        Error::usage(format!("{key}: there is no shard `{name}`"))
+            .hint(format!("the shards are {}", there.join(", ")))
+    });
+    Errors::check((), absent.collect())?;
     // The primary shard comes first, so that where two have the same file its is taken.
-    let others = shards.iter().filter(|shard| shard.name != primary.name);
-    let ordered: Vec<&Shard> = std::iter::once(primary).chain(others).collect();
+    let mut ordered: Vec<&Shard> = shards.iter().collect();
+    ordered.sort_by_key(|shard| shard.name != config.primary_shard);
 
     let mut components: BTreeMap<String, Vec<Part>> = BTreeMap::new();
     for shard in &ordered {
@@ -117,12 +122,17 @@ pub fn recombine(
     let mut made = Vec::new();
     let mut report = Report::default();
     let mut faults = Vec::new();
+    let mut code = BTreeMap::new();
     for (component, parts) in &components {
         match recombine_component(component, parts, &ordered, config, &mut report) {
-            Ok(artifacts) => made.extend(artifacts),
+            Ok((artifacts, of_component)) => {
+                made.extend(artifacts);
+                code.insert(component.as_str(), of_component);
+            }
             Err(e) => faults.extend(e.into_vec()),
         }
     }
+    faults.extend(missing::architectures(&code, config, &mut report));
     Errors::check((made, report), faults)
 }
 
@@ -132,7 +142,7 @@ fn recombine_component(
     shards: &[&Shard],
     config: &PackagingConfig,
     report: &mut Report,
-) -> Result<Vec<ArtifactTree>> {
+) -> Result<(Vec<ArtifactTree>, Code)> {
     let mut generic = Vec::new();
     let mut groups: BTreeMap<&str, Vec<&Part>> = BTreeMap::new();
     let mut families = Vec::new();
@@ -145,15 +155,20 @@ fn recombine_component(
             Ok(Owner::Isa(isa)) => {
                 match config.group_of(component, &isa) {
                     Some(group) => groups.entry(group).or_default().push(part),
-                    None => report.warnings.push(format!(
-                        "{}: {isa} is in no architecture group: its files are left out{}",
-                        part.label(),
-                        if isa.is_generic() {
-                            " (a generic processor goes to the group that lists it)"
-                        } else {
-                            ""
-                        }
-                    )),
+                    None => {
+                        let why = match isa.is_generic() {
+                            true => " (a generic processor goes to the group that lists it)",
+                            false => "",
+                        };
+                        report.warnings.push(Warning::of(
+                            isa.to_string(),
+                            format!("in no architecture group, so that files are left out: {{}}{why}"),
+                            format!(
+                                "{}: {isa} is in no architecture group: its files are left out{why}",
+                                part.label()
+                            ),
+                        ));
+                    }
                 }
                 code.archives |= part.artifact.tree.iter().any(|(path, _)| is_archive(path));
                 code.isas.insert(isa);
@@ -164,7 +179,6 @@ fn recombine_component(
     Errors::check((), std::mem::take(&mut faults))?;
     code.families.extend(families.iter().map(|(family, _)| family.clone()));
     let shared = place_families(component, families, config, &mut groups, report);
-    missing(component, &code, config, report)?;
 
     let mut made = Vec::new();
     let has_code = |shard: &Shard| {
@@ -189,7 +203,7 @@ fn recombine_component(
             Err(e) => faults.extend(e.into_vec()),
         }
     }
-    Errors::check(made, faults)
+    Errors::check((made, code), faults)
 }
 
 /// The artifact of that target, from all its parts; there is at least one.
@@ -240,9 +254,13 @@ fn place_families<'a, 'c>(
     let mut shared = Shared::new();
     for (family, part) in families {
         match config.groups_with(component, &family).as_slice() {
-            [] => report.warnings.push(format!(
-                "{}: no architecture group has an ISA of {family}: its files are left out",
-                part.label()
+            [] => report.warnings.push(Warning::of(
+                family.to_string(),
+                "no architecture group has an ISA of these families, so that files are left out: {}",
+                format!(
+                    "{}: no architecture group has an ISA of {family}: its files are left out",
+                    part.label()
+                ),
             )),
             [one] => groups.entry(one).or_default().push(part),
             several => {
@@ -269,55 +287,4 @@ fn tell_shared(artifact: &ArtifactTree, groups: &[&str], report: &mut Report) {
         groups: groups.iter().map(ToString::to_string).collect(),
         files,
     });
-}
-
-/// What device code a component has.
-#[derive(Default)]
-struct Code {
-    isas: BTreeSet<TargetId>,
-    families: Vec<Family>,
-    /// There are kernels of host binaries among it, which a family's files cannot stand in for.
-    archives: bool,
-}
-
-impl Code {
-    /// Whether there is some for an architecture of a group. A processor is there where one of its
-    /// feature variants is; a generic processor stands for itself only.
-    fn has(&self, wanted: &str) -> bool {
-        let of_family = || {
-            let isa = wanted.parse::<TargetId>();
-            isa.is_ok_and(|isa| self.families.iter().any(|family| family.runs(&isa)))
-        };
-        self.isas.iter().any(|isa| isa.to_string() == wanted || isa.processor() == wanted)
-            || !self.archives && of_family()
-    }
-}
-
-/// Looks for ISAs of groups that a component with device code has none for.
-fn missing(
-    component: &str,
-    code: &Code,
-    config: &PackagingConfig,
-    report: &mut Report,
-) -> Result<()> {
-    if code.isas.is_empty() && code.families.is_empty() {
-        return Ok(());
-    }
-    let mut faults = Vec::new();
-    for (name, group) in config.groups_of(component) {
-        let missing: Vec<&str> =
-            group.architectures.iter().map(String::as_str).filter(|isa| !code.has(isa)).collect();
-        if missing.is_empty() {
-            continue;
-        }
-        let finding = format!("{component}: group {name} has no code for {}", missing.join(", "));
-        if config.validation.error_on_missing_architecture {
-            faults.push(Error::failed(finding).hint(
-                "add a shard that has it, or set validation.error_on_missing_architecture to false",
-            ));
-        } else {
-            report.warnings.push(finding);
-        }
-    }
-    Errors::check((), faults)
 }

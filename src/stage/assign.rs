@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::Report;
 use super::archives::{self, Archive};
 use super::kinds;
 use super::lay::{Staged, lay, tree_of};
+use super::{Options, Report};
 use crate::artifact::ArtifactTree;
-use crate::config::{Contents, FileKind, PackagesConfig, PackagingConfig};
+use crate::config::{Contents, Definition, FileKind, PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::tree::{Tree, TreePath};
 
@@ -78,9 +78,10 @@ pub(super) fn assign<'a>(
     artifacts: &[ArtifactTree],
     config: &'a PackagesConfig,
     groups: &PackagingConfig,
-    root: &TreePath,
+    options: &Options,
     report: &mut Report,
 ) -> Result<Vec<Staged<'a>>> {
+    let root = &options.install_prefix;
     let mut faults = Vec::new();
     let mut selectors = Vec::new();
     let mut staged = Vec::new();
@@ -149,7 +150,7 @@ pub(super) fn assign<'a>(
             ),
         );
     }
-    Errors::check((), faults)?;
+    Errors::check((), std::mem::take(&mut faults))?;
     let parts: Vec<_> = staged.iter().map(|s| (s.definition, s.kind)).collect();
     let takes = |part: usize, artifact: &ArtifactTree, path: &TreePath| {
         let taken = || {
@@ -162,24 +163,112 @@ pub(super) fn assign<'a>(
         };
         taken() == Some(parts[part].1)
     };
+    let components = components(artifacts);
     for (definition, selectors) in config.packages.iter().zip(&selectors) {
+        let wanted =
+            options.only.is_empty() || options.only.iter().any(|o| concerns(o, definition));
         for selector in selectors.iter().filter(|selector| !selector.used.get()) {
+            let contents = selector.contents;
+            let there = components.get(contents.artifact.as_str());
+            let why = match there {
+                Some(_) if artifacts.iter().any(|artifact| selector.artifact(artifact)) => {
+                    "no file is under such a prefix and name".to_owned()
+                }
+                _ if contents.optional => continue,
+                Some(there) => {
+                    format!("{} has the components {} only", contents.artifact, join(there))
+                }
+                None if wanted => {
+                    let fault = format!("there is no artifact `{}`", contents.artifact);
+                    let all = components.keys().copied();
+                    faults.push(
+                        Error::usage(fault).of(format!("package `{}`", definition.name)).hint(
+                            format!(
+                                "there are {}: correct the name, add the shard that has it, or say \
+                             \"optional\": true where it may be absent",
+                                join(all)
+                            ),
+                        ),
+                    );
+                    continue;
+                }
+                None => "there is no such artifact".to_owned(),
+            };
             report.warnings.push(format!(
-                "package {}: {} takes nothing: {}",
+                "package {}: {} takes nothing: {why}",
                 definition.name,
-                serde_json::to_string(selector.contents).unwrap_or_default(),
-                if artifacts.iter().any(|artifact| selector.artifact(artifact)) {
-                    "no file is under such a prefix and name"
-                } else {
-                    "there is no such artifact and component"
-                },
+                serde_json::to_string(contents).unwrap_or_default(),
             ));
         }
     }
-    let faults = archives::place(&pending, artifacts, &mut staged, takes, groups, root, report);
+    faults.extend(archives::place(&pending, artifacts, &mut staged, takes, groups, root, report));
     Errors::check((), faults)?;
     no_path_twice(&staged)?;
+    for (selectors, parts) in selectors.iter().zip(staged.chunks(kinds::PARTS.len())) {
+        report.warnings.extend(kinds_of_nothing(selectors, parts, artifacts));
+    }
     Ok(staged)
+}
+
+/// The components that there are of each artifact.
+fn components(artifacts: &[ArtifactTree]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut components: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for ArtifactTree { name, .. } in artifacts {
+        components.entry(&name.artifact).or_default().insert(&name.component);
+    }
+    components
+}
+
+fn join<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+    names.join(", ")
+}
+
+/// Whether what `--only` names is a definition, or may be a package of it.
+fn concerns(name: &str, definition: &Definition) -> bool {
+    let rest = name.strip_prefix(definition.name.as_str());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Kinds that a definition names and has no file of: there is no package of them, and nobody is told by the
+/// packages that there are. `parts` are what is staged of the definition.
+fn kinds_of_nothing(
+    selectors: &[Selector],
+    parts: &[Staged],
+    artifacts: &[ArtifactTree],
+) -> Vec<String> {
+    let empty =
+        |part: &Staged| part.generic.is_empty() && part.groups.is_empty() && part.shared.is_empty();
+    // That it takes nothing at all was said.
+    if parts.iter().all(empty) {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    for part in parts.iter().filter(|part| empty(part)) {
+        let (definition, Some(kind)) = (part.definition, part.kind) else { continue };
+        if !definition.kinds.contains(&kind) {
+            continue;
+        }
+        let component = kind.component();
+        let mut of_component = artifacts.iter().filter(|a| a.name.component == component);
+        let named =
+            |a: &&ArtifactTree| selectors.iter().any(|s| s.contents.artifact == a.name.artifact);
+        let why = if of_component.clone().any(|a| selectors.iter().any(|s| s.artifact(a))) {
+            format!("its contents take no file of the component {component}")
+        } else if of_component.any(|a| named(&a)) {
+            format!("its contents leave out the component {component}")
+        } else {
+            let names: BTreeSet<_> =
+                selectors.iter().map(|s| s.contents.artifact.as_str()).collect();
+            format!("there is no component {component} of {}", join(names))
+        };
+        warnings.push(format!(
+            "package {}: there is no {}, though `kinds` names it: {why}",
+            definition.name,
+            kinds::name(&definition.name, Some(kind)),
+        ));
+    }
+    warnings
 }
 
 /// Two definitions may bring one path from different artifacts, or one a directory where the other has

@@ -17,14 +17,17 @@ mod linker;
 mod relate;
 mod texts;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::artifact::{ArtifactTree, shared_family};
 use crate::config::{PackagesConfig, PackagingConfig};
-use crate::error::{Error, Errors, Result};
+use crate::error::{Error, Result};
 use crate::package::elfdeps;
 use crate::package::spec::Package;
 use crate::package::version::{Mapped, map};
+use crate::target::TargetId;
 use crate::tree::TreePath;
 
 /// How packages are made from artifacts.
@@ -77,23 +80,16 @@ pub fn stage(
     let written = version(&options.version, &mut report);
     let options = &Options { version: written, ..options.clone() };
     texts::check(definitions, &options.version, &options.release)?;
-    let faults = artifacts
+    let of_no_group: Vec<&ArtifactTree> = artifacts
         .iter()
         .filter(|a| !a.name.is_generic())
         .filter(|a| !groups.groups_of(&a.name.prefix()).contains_key(&a.name.target))
         .filter(|a| !is_shared(a, groups))
-        .map(|a| {
-            Error::failed(format!(
-                "`{}` is neither `generic` nor a group of the configuration, nor shared by some of them",
-                a.name.target
-            ))
-            .at(&a.origin)
-            .hint("packages are made of what `gfxpack recombine` wrote by the same --config")
-        })
         .collect();
-    Errors::check((), faults)?;
-    let staged =
-        assign::assign(artifacts, definitions, groups, &options.install_prefix, &mut report)?;
+    if !of_no_group.is_empty() {
+        return Err(not_of_a_group(&of_no_group).into());
+    }
+    let staged = assign::assign(artifacts, definitions, groups, options, &mut report)?;
     let mut packages = relate::packages(staged, groups, definitions, options)?;
     linker::add(&mut packages, definitions, options, &mut report);
     closed::check_names(&packages)?;
@@ -111,6 +107,33 @@ pub fn stage(
         packages = relate::only(packages, &options.only)?;
     }
     Ok((packages, report))
+}
+
+/// One fault for all artifacts that are of no group: they mostly have one cause. There is at least one.
+fn not_of_a_group(artifacts: &[&ArtifactTree]) -> Error {
+    let targets: BTreeSet<&str> = artifacts.iter().map(|a| a.name.target.as_str()).collect();
+    let isas = targets.iter().all(|target| target.parse::<TargetId>().is_ok());
+    let some: Vec<_> = targets.iter().take(3).map(|target| format!("`{target}`")).collect();
+    let more = if targets.len() > some.len() { ", …" } else { "" };
+    let error = match artifacts {
+        [one] => Error::failed(format!(
+            "`{}` is neither `generic` nor a group of the configuration, nor shared by some of them",
+            one.name.target
+        ))
+        .at(&one.origin),
+        several => Error::failed(format!(
+            "{} artifacts are neither `generic` nor of a group of the configuration, nor shared by some of them: they \
+             are of {}{more}",
+            several.len(),
+            some.join(", ")
+        ))
+        .at(several[0].origin.parent().unwrap_or(&several[0].origin)),
+    };
+    error.hint(if isas {
+        "these are split and not recombined: run `gfxpack recombine` by the same --config, and package what it writes"
+    } else {
+        "packages are made of what `gfxpack recombine` wrote by the same --config"
+    })
 }
 
 /// The version that packages have.

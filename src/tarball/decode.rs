@@ -1,5 +1,6 @@
 //! Decompressing an archive in a thread of its own, with a digest of the compressed bytes.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,13 @@ pub enum Format {
 const ENDINGS: [(&str, Format); 3] =
     [(".tar.zst", Format::Zstd), (".tar.xz", Format::Xz), (".tar.gz", Format::Gzip)];
 
+/// How streams begin (RFC 8878, the .xz file format, RFC 1952), and the bytes behind the first of a zstd
+/// frame that is to be skipped.
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const ZSTD_SKIPPED: [u8; 3] = *b"\x2a\x4d\x18";
+const XZ: &[u8] = b"\xfd7zXZ\0";
+const GZIP: &[u8] = b"\x1f\x8b";
+
 /// The largest zstd window, as a power of two: what dpkg and rpm take as well.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
@@ -32,6 +40,16 @@ const XZ_MEMORY: u64 = 136 << 20;
 /// What goes through the channel at once.
 const CHUNK: usize = 256 * 1024;
 
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Gzip => "gzip",
+        })
+    }
+}
+
 impl Format {
     /// Takes a file name apart: what stands before `.tar.zst`, `.tar.xz` or `.tar.gz`, and the format.
     pub fn of_name(name: &str) -> Option<(&str, Self)> {
@@ -39,6 +57,31 @@ impl Format {
             let stem = name.strip_suffix(ending)?;
             (!stem.is_empty()).then_some((stem, *format))
         })
+    }
+
+    /// What a stream is that begins with these bytes (the first 262 or more, where it has so many), if it is
+    /// not of this format: in words, and the ending that its name should have. `None` where it is, or is of
+    /// no kind that is known.
+    pub fn other(self, begin: &[u8]) -> Option<(&'static str, &'static str)> {
+        let of_own = match self {
+            // Also a frame that is to be skipped.
+            Self::Zstd => begin.starts_with(ZSTD) || begin.get(1..4) == Some(&ZSTD_SKIPPED[..]),
+            Self::Xz => begin.starts_with(XZ),
+            Self::Gzip => begin.starts_with(GZIP),
+        };
+        if of_own {
+            return None;
+        }
+        let known: [(&[u8], _); 5] = [
+            (ZSTD, ("zstd", ".tar.zst")),
+            (XZ, ("xz", ".tar.xz")),
+            (GZIP, ("gzip", ".tar.gz")),
+            (b"BZh", ("bzip2", "")),
+            (b"PK\x03\x04", ("a zip archive", "")),
+        ];
+        let known = known.into_iter().find(|(magic, _)| begin.starts_with(magic));
+        let tar = || (begin.get(257..262)? == b"ustar").then_some(("tar without compression", ""));
+        known.map(|(_, what)| what).or_else(tar)
     }
 
     fn decoder(self, stream: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
@@ -194,6 +237,25 @@ mod tests {
         for other in [".tar.gz", "a.tar", "a.tar.zst.sha256sum", "a.tgz"] {
             assert_eq!(Format::of_name(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_is_of_another_format_is_told_by_its_first_bytes() {
+        let tar = [vec![b'a'; 257], b"ustar\0".to_vec()].concat();
+        for (begin, what) in [
+            (&b"\x1f\x8b\x08"[..], Some("gzip")),
+            (b"\xfd7zXZ\0\0", Some("xz")),
+            (b"PK\x03\x04", Some("a zip archive")),
+            (&tar, Some("tar without compression")),
+            (b"\x28\xb5\x2f\xfd", None),
+            (b"\x52\x2a\x4d\x18", None),
+            (b"text", None),
+            (b"", None),
+        ] {
+            assert_eq!(Format::Zstd.other(begin).map(|(what, _)| what), what, "{begin:?}");
+        }
+        assert_eq!(Format::Xz.other(b"\x28\xb5\x2f\xfd"), Some(("zstd", ".tar.zst")));
+        assert_eq!(Format::Gzip.other(b"\x1f\x8b\x08"), None);
     }
 
     #[test]

@@ -68,7 +68,25 @@ pub(super) fn archive(path: &Path, digests: bool, monitor: &dyn Monitor) -> Resu
     Ok(tree)
 }
 
+/// The fault of an archive whose first bytes say that it is of another format than its name. Asked where it
+/// cannot be read, so that a good archive is opened once.
+fn other_format(path: &Path) -> Option<Error> {
+    let (_, format) = Format::of_name(path.file_name()?.to_str()?)?;
+    let mut begin = Vec::new();
+    File::open(path).ok()?.take(512).read_to_end(&mut begin).ok()?;
+    let (what, ending) = format.other(&begin)?;
+    let hint = match ending {
+        "" => "pack it again as .tar.zst, .tar.xz or .tar.gz".to_owned(),
+        ending => format!("let its name end in {ending}"),
+    };
+    let fault = format!("is {what}, though its name says {format}");
+    Some(Error::failed(fault).at(path).hint(hint))
+}
+
 fn damaged(path: &Path, e: TarError) -> Error {
+    if let Some(other) = other_format(path) {
+        return other;
+    }
     let hint = match &e {
         TarError::Field { .. } => {
             "pack the artifact again, as with `tar --format=pax --sort=name` and zstd"

@@ -161,12 +161,12 @@ impl OutputDir {
         let (part, lock) = if label.is_empty() {
             // It is ours from the moment that it is there: nobody may ask this process to end between the two.
             let mut parts = parts();
-            let (part, lock) = lock_empty(part, false)?;
+            let (part, lock) = lock_empty(part, output, false)?;
             parts.push(part.clone());
             (part, lock)
         } else {
             // It may wait long, and whoever asks this process to end meanwhile does not.
-            let (part, lock) = lock_empty(part, true)?;
+            let (part, lock) = lock_empty(part, output, true)?;
             parts().push(part.clone());
             (part, lock)
         };
@@ -354,8 +354,8 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// Makes `path` an empty directory under our lock. Where another run has it, that is an error unless
-/// `wait`.
-fn lock_empty(path: PathBuf, wait: bool) -> Result<(Part, File)> {
+/// `wait`. `output` is what it is made for.
+fn lock_empty(path: PathBuf, output: &Path, wait: bool) -> Result<(Part, File)> {
     let part = path.as_path();
     let how = match wait {
         true => FlockOperation::LockExclusive,
@@ -364,7 +364,20 @@ fn lock_empty(path: PathBuf, wait: bool) -> Result<(Part, File)> {
     let failed = |e| Error::io("cannot make", part, e);
     loop {
         match fs::create_dir(part) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e).into()),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let parent = match output.parent() {
+                    Some(parent) if parent != Path::new(".") => parent.display().to_string(),
+                    _ => "the current directory".to_owned(),
+                };
+                let why =
+                    "the output is made in it under another name, and renamed when it is whole";
+                return Err(Error::io("cannot make the output", output, e)
+                    .hint(format!("{parent} has to be writable: {why}"))
+                    .into());
+            }
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("cannot make the output", output, e).into());
+            }
             _ => {}
         }
         let dir = match File::open(part) {

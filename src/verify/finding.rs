@@ -89,6 +89,11 @@ checks! {
         "its mode, or a damaged disk",
         "make it readable, or copy it again";
 
+    /// An artifact as the build made it.
+    NotSplit = "not-split" 2 Error
+        "a package that brings the code of all GPUs to everyone",
+        "the directory is a shard as the build made it",
+        "run `gfxpack split` on it, and verify what that writes";
     /// Host code with its device code still in it.
     FatBinaryLeft = "fat-binary-left" 2 Error
         "a package that brings the code of all GPUs to everyone",
@@ -416,6 +421,11 @@ impl Finding {
             cause: about.cause,
             mend: about.mend,
         }
+    }
+
+    /// Says more closely than the check where it comes from, and what to do.
+    pub(super) fn told(self, cause: &'static str, mend: &'static str) -> Self {
+        Self { cause, mend, ..self }
     }
 
     /// What `--allow` matches its glob with: `artifact/file`.

@@ -238,6 +238,13 @@ fn verify(
             }
         })
         .collect();
+    let not_split = subject::not_split(&checked);
+    if !not_split.is_empty() {
+        // All else that would be found of them follows from it.
+        findings.retain(|finding| finding.id != Check::ManifestUnused);
+        findings.extend(not_split);
+        return Ok(report(&checked, (0, Vec::new()), findings, options, &[1, 2]));
+    }
     subject::check_groups(&checked, options.config, &mut findings);
     let bytes = look_at_files(&mut checked, options, &mut findings, jobs, monitor);
     isa::check(&checked, &mut findings);

@@ -58,6 +58,10 @@ struct Kernel {
     hash: blake3::Hash,
 }
 
+/// Why content of an ISA is left out, and what to do.
+const WITHOUT_GROUP: (&str, &str) =
+    ("the ISA is in no architecture group", "add the ISA to a group, if it should be packaged");
+
 type KernelKey = (String, TargetId, String, u32);
 
 /// Compares the artifacts with what they were made from.
@@ -370,7 +374,11 @@ impl Compare<'_, '_> {
             );
             let expected = format!("all kernels of the input for {isa}");
             let label = self.label_for(component, isa);
-            findings.push(Finding::new(check, &label, "", what.unwrap_or_default(), expected));
+            let finding = Finding::new(check, &label, "", what.unwrap_or_default(), expected);
+            findings.push(match check {
+                Check::LeftOut => finding.told(WITHOUT_GROUP.0, WITHOUT_GROUP.1),
+                _ => finding,
+            });
         }
     }
 
@@ -485,7 +493,9 @@ impl Compare<'_, '_> {
             },
             // A file that only some shards have is taken from the primary one.
             None => {
+                let union = self.config.is_some_and(|config| config.generic_union);
                 self.recombined()
+                    && !union
                     && list.iter().all(|&i| Some(self.origins[i].shard) != primary)
                     && (primary.is_some() || list.len() < self.shards.len())
             }
@@ -497,7 +507,16 @@ impl Compare<'_, '_> {
         };
         let what = format!("the file of {}/{} is not there", first.shard, first.artifact.name);
         let check = if meant { Check::LeftOut } else { Check::Lost };
-        Finding::new(check, &label, &path.to_string(), what, "every file of the input")
+        let finding =
+            Finding::new(check, &label, &path.to_string(), what, "every file of the input");
+        match (meant, owner) {
+            (false, _) => finding,
+            (true, Some(_)) => finding.told(WITHOUT_GROUP.0, WITHOUT_GROUP.1),
+            (true, None) => finding.told(
+                "only a shard that is not the primary one has the file",
+                "set generic_union, if it should be packaged",
+            ),
+        }
     }
 
     /// How a file of the output differs from one of the input; `None` where it does not.

@@ -175,6 +175,34 @@ pub(super) fn are_recombined(artifacts: &[ArtifactTree], config: Option<&Packagi
     })
 }
 
+/// Artifacts as the build made them. Splitting leaves host code to a generic artifact and makes the others
+/// of archives and database files alone: one with other files and no generic artifact beside it was not split.
+pub(super) fn not_split(checked: &[Checked]) -> Vec<Finding> {
+    let generic = |prefix: &str| {
+        let mut names = checked.iter().map(|checked| &checked.artifact.name);
+        names.any(|name| name.is_generic() && name.prefix() == prefix)
+    };
+    let mut findings = Vec::new();
+    for Checked { artifact, label, owners, .. } in checked {
+        let prefix = artifact.name.prefix();
+        if artifact.name.is_generic() || generic(&prefix) {
+            continue;
+        }
+        let of_host = artifact.tree.iter().find(|(path, entry)| {
+            let name = path.file_name();
+            let device = name.ends_with(b".kpack") || name.ends_with(b".kpm");
+            !entry.is_dir() && !device && !owners.contains_key(path)
+        });
+        if let Some((path, _)) = of_host {
+            let message =
+                format!("is not split yet: it has {path}, and there is no {prefix}_generic");
+            let expected = "artifacts that `gfxpack split` or `gfxpack recombine` wrote";
+            findings.push(Finding::new(Check::NotSplit, label, "", message, expected));
+        }
+    }
+    findings
+}
+
 /// Every tree of a group is one of the configuration's.
 pub(super) fn check_groups(
     checked: &[Checked],

@@ -170,12 +170,18 @@ pub fn check_versions(version: &str, release: &str, format: Format) -> Result<()
         .into_iter()
         .filter_map(|(field, text)| Some((field, text, check_version(field, text, format).err()?)))
         .map(|(field, text, e)| {
-            Error::usage(format!("--{field} `{text}`: {e}")).hint(if text.is_empty() {
-                "give one, as --version 7.1.0 --release 1"
-            } else {
-                "a version is as `7.1.0`, `7.1.0rc1`, `7.1.0a20251126`, `7.1.0.dev0+gabc123` or \
-                 `7.1.0-update1`, or of letters, digits, `.`, `+` and `~`; it has no epoch, and the \
-                 packaging's number is --release"
+            // The fault begins with the field, which is called like the option.
+            Error::usage(format!("--{e}")).hint(match field {
+                _ if text.is_empty() => "give one, as --version 7.1.0 --release 1",
+                "version" if text.contains(':') => {
+                    "leave out what stands up to the `:`: packages are made without an epoch"
+                }
+                "version" => {
+                    "a version is as `7.1.0`, `7.1.0rc1`, `7.1.0a20251126`, `7.1.0.dev0+gabc123` or \
+                     `7.1.0-update1`, or of letters, digits, `.`, `+` and `~`; the packaging's number is \
+                     --release"
+                }
+                _ => "a release is the packaging's number, as `1` or `1.el9`: letters, digits, `.`, `+` and `~`",
             })
         })
         .collect();

@@ -13,6 +13,9 @@ use super::Databases;
 /// blas_lib_generic.tar.zst), a shard or another directory of artifacts, a directory of shards, or any other directory, such as an installed tree;
 /// which it is, is told by looking. Split and recombined trees work as well as fat ones. Code objects
 /// that are stored once count once; bytes are those before compression.
+///
+/// --write-config sets "generic_union" where the primary shard lacks host code that another shard has, and
+/// says which.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     gfxpack discover shards\n  \

@@ -9,7 +9,8 @@ mod repo;
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use gfxpack::target::TargetId;
 use gfxpack::tree::TreePath;
@@ -115,12 +116,62 @@ pub enum Command {
     gfxpack man --output-dir /usr/share/man/man1")]
 pub struct Man {
     /// The command, as `build` or `repo add`; without one, the page of gfxpack itself
-    #[arg(value_name = "COMMAND", conflicts_with = "output_dir")]
+    #[arg(value_name = "COMMAND", conflicts_with = "output_dir", value_parser = CommandNames)]
+    #[arg(hide_possible_values = true)]
     pub command: Vec<String>,
     /// Write the pages of all commands into this directory
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
 }
+
+/// Takes any word, and offers to completion what the program's commands and those below them are called.
+/// Which words go together is for those who look them up.
+#[derive(Debug, Clone)]
+struct CommandNames;
+
+impl TypedValueParser for CommandNames {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(COMMANDS.into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// What all commands are called, sorted, with those of `repo`.
+const COMMANDS: [&str; 23] = [
+    "add",
+    "build",
+    "completions",
+    "create",
+    "discover",
+    "extract",
+    "inspect",
+    "list",
+    "make",
+    "man",
+    "merge",
+    "package",
+    "plan",
+    "prune",
+    "publish",
+    "recombine",
+    "remove",
+    "repo",
+    "schema",
+    "set",
+    "sign",
+    "split",
+    "verify",
+];
 
 /// Which kernel databases there are.
 #[derive(Debug, ClapArgs)]
@@ -307,7 +358,39 @@ fn one_of<T: Clone + Send + Sync + 'static>(
     names: impl IntoIterator<Item = &'static str>,
     called: fn(&str) -> Option<T>,
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(names).try_map(move |name| called(&name).ok_or("is not known"))
+    let names = PossibleValuesParser::new(names);
+    NotEmpty(names.try_map(move |name| called(&name).ok_or("is not known")))
+}
+
+/// Refuses a value without a character, as a comma too many makes it in a list, in words that say so.
+#[derive(Clone)]
+struct NotEmpty<P>(P);
+
+impl<P: TypedValueParser> TypedValueParser for NotEmpty<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        if !value.is_empty() {
+            return self.0.parse_ref(command, arg, value);
+        }
+        let arg = arg.map(|arg| format!("'{arg}'")).unwrap_or_default();
+        let names = self.possible_values().into_iter().flatten();
+        let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
+        let what = format!(
+            "an empty value for {arg}: is there a comma too many? (expected {})\n",
+            names.join(", ")
+        );
+        Err(clap::Error::raw(ErrorKind::InvalidValue, what).with_cmd(command))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        self.0.possible_values()
+    }
 }
 
 /// `64MiB`, `1GiB`, `1000000`.
@@ -332,5 +415,27 @@ fn kpack_dir(text: &str) -> Result<TreePath, String> {
         Ok(dir)
     } else {
         Err("its last part is not `.kpack`, as in lib/.kpack".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn completion_of_man_knows_every_command() {
+        fn add(command: &clap::Command, names: &mut BTreeSet<String>) {
+            for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+                names.insert(below.get_name().to_owned());
+                add(below, names);
+            }
+        }
+        let mut names = BTreeSet::new();
+        add(&Args::command(), &mut names);
+        assert_eq!(COMMANDS.to_vec(), names.into_iter().collect::<Vec<_>>());
     }
 }

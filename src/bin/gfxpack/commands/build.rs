@@ -2,15 +2,18 @@
 
 use std::process::ExitCode;
 
-use gfxpack::artifact::{Shard, passed_over_in_shards, read_shards};
+use gfxpack::artifact::{Shard, passed_over_in_shards};
 use gfxpack::error::Result;
 use gfxpack::jobs::Jobs;
 use gfxpack::package::spec::Package;
-use gfxpack::pipeline::plan_build;
+use gfxpack::pipeline::{plan_build, read_required};
 use gfxpack::split::{KPACK_FOLDER, Scope};
 
 use super::package::{Plan, finish};
-use super::{cache, package, packaging_jobs, passed_over_json, passed_over_line, recombine, split};
+use super::{
+    cache, package, packaging_jobs, passed_over_json, passed_over_line, recombine, shard_folders,
+    split, tell_undigested,
+};
 use crate::args::{Build, Global};
 use crate::output::Ui;
 
@@ -38,8 +41,10 @@ pub fn planned(args: &Build, global: &Global, jobs: &Jobs, ui: &Ui) -> Result<Pl
     let in_usr = plan.staging.install_prefix.as_bytes() == b"usr";
     let kpack_dir = if in_usr { "lib/.kpack" } else { KPACK_FOLDER };
     let splitting = split::options(&args.splitting, Scope::Prefix, kpack_dir)?;
-    let shards = read_shards(&args.input_shards_dir, jobs, ui)?;
+    let config = &args.packaging.config;
+    let shards = read_required(&args.input_shards_dir, &plan.groups, config, jobs, ui)?;
     let passed = passed_over_in_shards(&args.input_shards_dir)?;
+    tell_undigested(&shard_folders(&args.input_shards_dir)?, ui)?;
     let definitions = plan.definitions.as_ref();
     let (packages, report) =
         plan_build(&shards, &plan.groups, definitions, &splitting, &plan.staging, jobs)?;

@@ -10,7 +10,7 @@ use gfxpack::discover::{
 };
 use gfxpack::error::Result;
 
-use super::{count, jobs, passed_over_line, split};
+use super::{count, jobs, passed_over_line, some, split};
 use crate::args::{Discover, Global};
 use crate::output::Ui;
 use crate::table::{Table, printable, size};
@@ -32,8 +32,16 @@ pub fn run(args: &Discover, global: &Global, ui: &Ui) -> Result<ExitCode> {
             ui.warning(left_out);
         }
         write_config(path, &draft.config, args.force)?;
+        if !draft.union_because.is_empty() {
+            ui.remark(&format!(
+                "set \"generic_union\": true, since the primary shard {} has not all host code: {}",
+                draft.config.primary_shard,
+                some(&draft.union_because),
+            ));
+        }
         json["config"] = serde_json::json!({
             "path": path, "content": draft.config, "left_out": draft.left_out,
+            "union_because": draft.union_because,
         });
         written = format!(
             "wrote {}: {}, primary shard {}\n",

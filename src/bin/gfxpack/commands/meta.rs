@@ -61,12 +61,17 @@ pub fn man(args: &Man) -> Result<ExitCode> {
         })?;
     }
     let mut page = Vec::new();
-    clap_mangen::Man::new(of.clone())
+    page_of(of)
         .render(&mut page)
         .map_err(|e| Error::failed("cannot render the manual page").because(e))?;
     page.extend_from_slice(EXIT_STATUS.as_bytes());
     Ui::print(&String::from_utf8_lossy(&page));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page of a command, with the program and its version at the foot: subcommands have no version.
+fn page_of(command: &clap::Command) -> clap_mangen::Man {
+    clap_mangen::Man::new(command.clone()).source(concat!("gfxpack ", env!("CARGO_PKG_VERSION")))
 }
 
 /// What all pages say of the exit status, in the words of man(7).
@@ -91,6 +96,6 @@ fn write_pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
     for below in command.get_subcommands().filter(has_page) {
         write_pages(below, dir)?;
     }
-    let page = clap_mangen::Man::new(command.clone()).generate_to(dir)?;
+    let page = page_of(command).generate_to(dir)?;
     OpenOptions::new().append(true).open(page)?.write_all(EXIT_STATUS.as_bytes())
 }

@@ -16,7 +16,7 @@ mod sign;
 mod split;
 mod verify;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gfxpack::error::{Error, Result};
@@ -85,6 +85,38 @@ fn source_date() -> Result<Option<i64>> {
 /// `1 file`, `3 files`.
 fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The first few of a list, in a line.
+fn some(all: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = all.iter().take(SHOWN).map(|one| printable(one)).collect::<Vec<_>>().join("; ");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}
+
+/// Says which archives are not checked though others are.
+fn tell_undigested(folders: &[PathBuf], ui: &Ui) -> Result<()> {
+    let without = gfxpack::artifact::without_digest(folders)?;
+    if !without.is_empty() {
+        let names = without.iter().map(|path| path.to_string_lossy().into_owned());
+        let names: Vec<_> = names.collect();
+        let are = if without.len() == 1 { "archive has" } else { "archives have" };
+        ui.warning(&format!(
+            "{} {are} no .sha256sum beside, and others have one: {}",
+            without.len(),
+            some(&names)
+        ));
+    }
+    Ok(())
+}
+
+/// The folders of the shards in a directory, sorted.
+fn shard_folders(parent: &Path) -> Result<Vec<PathBuf>> {
+    let names = gfxpack::artifact::shard_names(parent)?;
+    Ok(names.into_iter().map(|name| parent.join(name)).collect())
 }
 
 /// What stands beside the artifacts and was not read, in a line; nothing where there is nothing.

@@ -19,7 +19,7 @@ use gfxpack::tree::dir::Copying;
 use gfxpack::tree::output::OutputDir;
 use indicatif::HumanBytes;
 
-use super::{cache, count, jobs, passed_over_json, passed_over_line};
+use super::{cache, count, jobs, passed_over_json, passed_over_line, tell_undigested};
 use crate::args::{self, Global, Split, Splitting};
 use crate::output::{Ui, error_json};
 use crate::table::printable;
@@ -63,6 +63,7 @@ fn one(dir: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Res
 /// A batch: each artifact for itself.
 fn batch(parent: &Path, args: &Split, options: &Options, jobs: &Jobs, ui: &Ui) -> Result<ExitCode> {
     let passed = passed_over(parent)?;
+    tell_undigested(&[parent.to_owned()], ui)?;
     let mut batch = Batch::plan(read_each(parent, jobs, ui)?, options, jobs);
     notes(batch.items().iter().filter_map(Item::report), ui);
     if !batch.outputs().is_empty() {

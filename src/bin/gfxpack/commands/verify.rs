@@ -1,5 +1,6 @@
 //! `gfxpack verify`
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -60,11 +61,11 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     if failed && global.quiet && !global.json {
         // Quiet is not silent about what is wrong.
         let mut findings = String::new();
-        report.findings.iter().for_each(|finding| write_finding(&mut findings, finding));
+        write_findings(&mut findings, &report.findings, ui.is_verbose());
         tell(format_args!("{}", findings.trim_end_matches('\n')));
     }
     ui.result(&serde_json::json!({ "status": status, "report": report }), || {
-        text(&report, failed, args.artifacts_dir.is_none())
+        text(&report, failed, args.artifacts_dir.is_none(), ui.is_verbose())
     });
     Ok(ExitCode::from(u8::from(failed)))
 }
@@ -129,11 +130,9 @@ fn allow(text: &str) -> Result<Allow> {
     Ok(Allow { id: id.to_owned(), place, reason: reason.to_owned() })
 }
 
-fn text(report: &Report, failed: bool, packages: bool) -> String {
+fn text(report: &Report, failed: bool, packages: bool, verbose: bool) -> String {
     let mut text = String::new();
-    for finding in &report.findings {
-        write_finding(&mut text, finding);
-    }
+    write_findings(&mut text, &report.findings, verbose);
     for allowed in &report.allowed {
         let Finding { id, artifact, file, .. } = &allowed.finding;
         let place = printable(&format!("{artifact}/{file}"));
@@ -173,18 +172,60 @@ fn text(report: &Report, failed: bool, packages: bool) -> String {
     text
 }
 
-fn write_finding(text: &mut String, finding: &Finding) {
-    let severity = match finding.severity {
+/// Findings of one kind that are told each for itself.
+const APART: usize = 3;
+
+/// Writes the findings; of more than a few that are of one check and have one cause, what they have in
+/// common once, where the first of them stands.
+fn write_findings(text: &mut String, findings: &[Finding], verbose: bool) {
+    let kind = |finding: &Finding| (finding.id, finding.cause, finding.mend);
+    let mut kinds: HashMap<_, Vec<&Finding>> = HashMap::new();
+    for finding in findings {
+        kinds.entry(kind(finding)).or_default().push(finding);
+    }
+    for finding in findings {
+        let Some(alike) = kinds.get(&kind(finding)) else { continue };
+        if verbose || alike.len() <= APART {
+            write_finding(text, finding);
+        } else {
+            write_alike(text, alike);
+            kinds.remove(&kind(finding));
+        }
+    }
+}
+
+fn write_alike(text: &mut String, alike: &[&Finding]) {
+    let (first, shown) = (alike[0], if alike[0].severity == Severity::Error { 20 } else { 5 });
+    let severity = severity(first);
+    let _ = writeln!(text, "{severity} [{}] {} findings", first.id, alike.len());
+    for finding in alike.iter().take(shown) {
+        let message = printable(&finding.message);
+        let _ = writeln!(text, "  found: {}: {message}", place(finding));
+    }
+    if alike.len() > shown {
+        let _ = writeln!(text, "  and {} more (--verbose shows each)", alike.len() - shown);
+    }
+    let _ = writeln!(text, "  likely cause: {}\n  mend: {}", first.cause, first.mend);
+}
+
+fn severity(finding: &Finding) -> &'static str {
+    match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
-    };
-    let place = [finding.artifact.as_str(), finding.file.as_str()];
-    let place: Vec<_> = place.into_iter().filter(|part| !part.is_empty()).collect();
+    }
+}
+
+fn place(finding: &Finding) -> String {
+    printable(&finding.place())
+}
+
+fn write_finding(text: &mut String, finding: &Finding) {
+    let severity = severity(finding);
     let _ = writeln!(
         text,
         "{severity} [{}] {}\n  found: {}\n  expected: {}\n  likely cause: {}\n  mend: {}",
         finding.id,
-        printable(&place.join("/")),
+        place(finding),
         printable(&finding.message),
         printable(&finding.expected),
         finding.cause,

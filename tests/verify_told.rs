@@ -1,0 +1,113 @@
+//! How `gfxpack verify` tells what it found: once what follows from one cause, and each where that is asked
+//! for.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{
+    Ran, copy_tree, example_config, example_shards, fails, gfxpack, ok, run, split_and_recombine,
+};
+use serde_json::Value;
+
+fn verify(dir: &Path, args: &[&str]) -> Ran {
+    run(gfxpack().args(["verify", "--artifacts-dir"]).arg(dir).args(args))
+}
+
+/// A shard as the build made it is no damaged split tree.
+#[test]
+fn a_shard_that_is_not_split_is_told_so() {
+    for shard in ["gfx110X-build", "gfx1151-build"] {
+        let shard = example_shards().join(shard);
+        let ran = verify(&shard, &["--json", "--source", shard.to_str().unwrap()]);
+        assert_eq!(ran.status, Some(1));
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let findings = report["report"]["findings"].as_array().unwrap();
+        assert!(findings.iter().all(|finding| finding["id"] == "not-split"), "{findings:?}");
+        // All but what is generic as it was built.
+        assert_eq!(findings.len(), 5);
+        let text = verify(&shard, &[]).stdout;
+        let told = ["error [not-split] 5 findings", "mend: run `gfxpack split` on it"];
+        assert!(told.iter().all(|told| text.contains(told)), "{text}");
+        assert!(
+            text.contains("blas_lib_gfx1") && text.contains("is not split yet: it has math-libs")
+        );
+        let headings = text.lines().filter(|line| line.starts_with("error")).count();
+        assert_eq!(headings, 1, "{text}");
+    }
+}
+
+#[test]
+fn findings_of_one_cause_are_told_together() {
+    let dir = tempfile::tempdir().unwrap();
+    split_and_recombine(&example_shards(), dir.path(), &[]);
+    let text = fs::read_to_string(example_config()).unwrap();
+    let config = dir.path().join("groups.json");
+    fs::write(&config, text.replace(r#""gfx1100", "gfx1101", "gfx1102""#, r#""gfx1100""#)).unwrap();
+    let trees = dir.path().join("trees");
+    ok(gfxpack()
+        .args(["recombine", "--input-shards-dir"])
+        .arg(dir.path().join("split"))
+        .arg("--config")
+        .arg(&config)
+        .arg("--output-dir")
+        .arg(&trees));
+    let shards = example_shards();
+    let source = ["--config", config.to_str().unwrap(), "--source", shards.to_str().unwrap()];
+    let args = |more: &[&'static str]| [&source[..], more].concat();
+    let report: Value = serde_json::from_str(&verify(&trees, &args(&["--json"])).stdout).unwrap();
+    let each = report["report"]["findings"].as_array().unwrap().len();
+    assert!(each > 10, "{each}");
+    let mend = "mend: add the ISA to a group, if it should be packaged";
+    let ran = verify(&trees, &source);
+    assert_eq!(ran.status, Some(0), "{}", ran.stdout);
+    assert!(
+        ran.stdout
+            .starts_with(&format!("warning [left-out] {each} findings\n  found: blas_lib_gfx1101"))
+    );
+    assert_eq!(ran.stdout.matches(mend).count(), 1);
+    assert_eq!(ran.stdout.matches("  found: ").count(), 5);
+    assert!(ran.stdout.contains(&format!("  and {} more (--verbose shows each)\n", each - 5)));
+    let ran = verify(&trees, &args(&["--verbose"]));
+    assert_eq!(ran.stdout.matches(mend).count(), each);
+    // As docs/verify.md says.
+    let allow = "--allow=left-out:*gfx110[12]*=these have ended";
+    let ran = verify(&trees, &args(&["--warnings-as-errors", allow]));
+    assert_eq!(ran.status, Some(0), "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches("allowed [left-out]").count(), each);
+    let told =
+        fails(gfxpack().args(["verify", "--artifacts-dir", "x", "--allow", "left:*=why"]), 2);
+    assert!(told.contains("no check is called `left`"), "{told}");
+}
+
+/// With `generic_union` what only another shard has should be there: without it, it is left out.
+#[test]
+fn generic_union_is_not_advised_where_it_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let shards = dir.path().join("shards");
+    copy_tree(&example_shards(), &shards);
+    let extra = "base/support/stage/lib/extra.txt";
+    fs::write(shards.join("gfx1151-build/support_lib_gfx1151").join(extra), "extra").unwrap();
+    split_and_recombine(&shards, dir.path(), &[]);
+    let text = fs::read_to_string(example_config()).unwrap();
+    let config = dir.path().join("groups.json");
+    let told = |union: bool| {
+        let union = format!("{{ \"generic_union\": {union},");
+        fs::write(&config, text.replacen('{', &union, 1)).unwrap();
+        let trees = dir.path().join("recombined");
+        let args = ["--config", config.to_str().unwrap(), "--source", shards.to_str().unwrap()];
+        verify(&trees, &args).stdout
+    };
+    let left_out = told(false);
+    assert!(
+        left_out.contains(&format!("warning [left-out] support_lib_generic/{extra}\n")),
+        "{left_out}"
+    );
+    assert!(left_out.contains("mend: set generic_union, if it should be packaged\n"), "{left_out}");
+    let lost = told(true);
+    assert!(lost.contains(&format!("error [lost] support_lib_generic/{extra}\n")), "{lost}");
+    assert!(!lost.contains("generic_union"), "{lost}");
+}
