@@ -323,10 +323,12 @@ fn settings_that_clients_do_not_notice_are_changed_without_a_word() {
 #[test]
 fn settings_that_break_clients_are_told_and_do() {
     let served = Served::new();
-    for (option, field) in
-        [("--origin", "Origin"), ("--label", "Label"), ("--codename", "Codename")]
-    {
-        let said = served.set(&[option, "another"]);
+    for (option, field, text) in [
+        ("--label", "Label", "of its own"),
+        ("--origin", "Origin", "another"),
+        ("--codename", "Codename", "another"),
+    ] {
+        let said = served.set(&[option, text]);
         assert!(said.contains(&format!("{field} from `")), "{said}");
         assert!(said.contains("--allow-releaseinfo-change"), "{said}");
         let ran = served.update(&[]);
@@ -379,4 +381,120 @@ fn a_set_that_says_nothing_is_refused() {
     fails(unsigned("set", &dir).args(["--suite", "../x"]), 2);
     fails(unsigned("set", &dir).args(["--keep-publications", "0"]), 2);
     assert_eq!(snapshot(&dir), before);
+}
+
+#[test]
+fn a_label_that_follows_the_origin_goes_with_it() {
+    let served = Served::new();
+    let said = served.set(&["--origin", "Other Inc."]);
+    assert!(
+        said.contains("Origin from `Example` to `Other Inc.`, Label from `Example` to `Other"),
+        "{said}"
+    );
+    let repo = fs::read_to_string(served.dir.join("rpm/other-inc.repo")).unwrap();
+    assert!(repo.starts_with("[other-inc]\nname=Other Inc.\n"), "{repo}");
+    assert!(served.release("stable").contains("Label: Other Inc.\n"));
+    served.verify();
+    // One of its own stays.
+    served.set(&["--label", "Ours"]);
+    served.set(&["--origin", "Third"]);
+    assert_eq!(served.settings()["label"], "Ours");
+    served.verify();
+}
+
+#[test]
+fn an_empty_text_takes_back_what_was_set() {
+    let served = Served::new();
+    served.set(&["--codename", "cosmic", "--description", "Packages for all"]);
+    assert!(served.release("stable").contains("Codename: cosmic\nDate"));
+    let said = served.set(&["--codename", "", "--description", "", "--url", ""]);
+    assert!(said.contains("Codename from `cosmic` to `stable`"), "{said}");
+    assert!(said.contains("clients go on asking at http://127.0.0.1:"), "{said}");
+    let text = served.release("stable");
+    assert!(text.contains("Codename: stable\n") && !text.contains("Description"), "{text}");
+    let of_clients = files(&served.dir);
+    let of_clients =
+        of_clients.iter().filter(|path| path.ends_with(".repo") || path.ends_with(".sources"));
+    assert_eq!(of_clients.count(), 0);
+    let settings = served.settings();
+    assert_eq!((&settings["url"], &settings["description"]), (&Value::Null, &Value::Null));
+    served.verify();
+
+    // Of a new one, an empty text is a variable that was not set.
+    let dir = served.dir.with_file_name("new");
+    let stderr = fails(unsigned("create", &dir).args(["--url", ""]), 2);
+    assert!(stderr.contains("the text of --url is empty") && !dir.exists(), "{stderr}");
+    for option in ["--suite", "--origin", "--label"] {
+        fails(signed("set", &served.dir).args([option, ""]), 2);
+    }
+}
+
+#[test]
+fn the_help_of_set_says_nothing_of_defaults() {
+    // Where lines end does not matter.
+    let of = |action: &str| {
+        let help = ok(gfxpack().args(["repo", action, "-h"]));
+        help.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let settings = |action: &str| {
+        let help = of(action);
+        let from = help.find(" The repository: ").unwrap();
+        let to = help[from..].find(" Signing: ").unwrap();
+        help[from..from + to].to_owned()
+    };
+    assert!(settings("create").contains("[default: 3]"), "{}", settings("create"));
+    let set = settings("set");
+    assert!(!set.contains("[default") && set.contains("[possible values: zstd, gzip]"), "{set}");
+    // What belongs to publishing has its default in both.
+    assert!(of("set").contains("[default: SOURCE_DATE_EPOCH,"));
+}
+
+// ---- dates that are over ----
+
+#[test]
+fn what_has_expired_already_is_not_published() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).args(both(0, &[])));
+    let before = snapshot(&dir);
+    let past = (DAY_ONE + 10 * DAY).to_string();
+    for more in [&[][..], &["--dry-run"]] {
+        for epoch in [Some(&past), None] {
+            let mut set = unsigned("set", &dir);
+            set.args(["--valid-days", "14"]).args(more);
+            epoch.map(|epoch| set.env("SOURCE_DATE_EPOCH", epoch));
+            let stderr = fails(&mut set, 1);
+            let day = if epoch.is_some() { "11" } else { "01" };
+            assert!(
+                stderr.contains(&format!("has expired already: it is dated 2026-01-{day}T")),
+                "{stderr}"
+            );
+            assert!(
+                stderr.contains(" and now it is 20") && stderr.contains("SOURCE_DATE_EPOCH"),
+                "{stderr}"
+            );
+        }
+    }
+    assert_eq!(snapshot(&dir), before);
+    // A date that is given by hand is meant.
+    let ran = run(unsigned("set", &dir).args(["--valid-days", "14", "--date", &past]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("warning: the publication has expired already"), "{ran:?}");
+    let text = fs::read_to_string(dir.join("deb/dists/stable/Release")).unwrap();
+    assert!(text.contains("Valid-Until: Sun, 25 Jan 2026 00:00:00 +0000\n"), "{text}");
+    // It stays so for what comes after.
+    for (action, args) in [("publish", &[][..]), ("remove", &["hip-runtime", "--allow-partial"])] {
+        fails(unsigned(action, &dir).args(args), 1);
+    }
+    ok(unsigned("set", &dir).args(["--valid-days", "0"]));
+    // Nothing of rpm expires.
+    let rpm = temp.path().join("rpm");
+    ok(unsigned("create", &rpm).args(release(0, "rpm", &[])).args(["--valid-days", "1"]));
+    fails(
+        unsigned("create", &temp.path().join("deb"))
+            .args(release(0, "deb", &[]))
+            .args(["--valid-days", "1"]),
+        1,
+    );
+    assert!(!temp.path().join("deb").exists());
 }

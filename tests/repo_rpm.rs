@@ -177,6 +177,21 @@ fn gzip_is_read_as_well() {
 }
 
 #[test]
+fn what_is_warned_of_is_refused_by_who_has_the_file_of_before() {
+    let repository = Repository::new(&[]);
+    let client = Client::new("dnf", &repository);
+    client.ok(&["install", "rocblas-gfx110X"]);
+    let ran = run(signed("add", &repository.path("")).args(release(1, "rpm", &[])));
+    assert!(ran.stderr.contains("that have a .repo file with gpgcheck=1 refuse these"), "{ran:?}");
+    let ran = client.run(&["upgrade"]);
+    assert!(ran.status != Some(0) && ran.stderr.contains("is not signed"), "{ran:?}");
+    // Signed and of a higher version, all is well.
+    repository.add(2);
+    client.ok(&["upgrade"]);
+    assert_eq!(client.installed(), versions(2, &GFX110X));
+}
+
+#[test]
 fn a_changed_byte_is_refused() {
     let repository = Repository::new(&[]);
     let package = repository.file("rpm/Packages/r", "rocblas-gfx110X-7.1.0-1.x86_64.rpm");

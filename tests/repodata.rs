@@ -3,12 +3,18 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/packages.rs"]
+mod packages;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{example_config, example_packages, example_shards, gfxpack, ok, repo, tool};
+use gfxpack::package::Format;
+use gfxpack::package::spec::{Kind, Package};
 use gfxpack::repo::rpm::read;
+use gfxpack::tree::{Entry, EntryKind, Source, TreePath};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -111,7 +117,7 @@ ln -s everything %{buildroot}/usr/bin/link
 ];
 
 /// Builds the specs with rpmbuild, and the packages of the examples with gfxpack.
-fn packages(dir: &Path) {
+fn make_packages(dir: &Path) {
     fs::create_dir_all(dir).unwrap();
     let temp = tempfile::tempdir().unwrap();
     for (name, text) in SPECS {
@@ -191,7 +197,7 @@ fn comparable(facts: &Value) -> Value {
 fn metadata_hold_what_createrepo_c_finds() {
     let temp = tempfile::tempdir().unwrap();
     let theirs = temp.path().join("theirs");
-    packages(&theirs);
+    make_packages(&theirs);
     ok(tool("createrepo_c", "createrepo-c").arg("--quiet").arg(&theirs));
     let expected = facts(&theirs);
     let names = expected["packages"].as_object().unwrap().values();
@@ -233,10 +239,97 @@ fn metadata_hold_what_createrepo_c_finds() {
     assert!(latin["filelists"].to_string().contains("/opt/café/créme"), "{latin}");
 }
 
+/// A package of thousands of names, most of them no UTF-8, in folders of either kind; or with `mixed` those of which one part
+/// is UTF-8 with other letters than ASCII and the other is no UTF-8.
+fn odd_names(name: &str, mixed: bool, dir: &Path) {
+    let mut package = packages::sample(name, Kind::Plain);
+    let put = |package: &mut Package, at: Vec<u8>, kind: EntryKind| {
+        package
+            .tree
+            .insert(TreePath::new(at).unwrap(), Entry { mode: 0o644, mtime: None, kind })
+            .unwrap();
+    };
+    // ASCII, with what the writer has in the place of other bytes; UTF-8, with the sign that readers put there; Latin-1; bytes
+    // of no encoding; a character cut short.
+    let words: [&[u8]; 7] = [
+        b"plain",
+        b"?",
+        "ü".as_bytes(),
+        "\u{fffd}".as_bytes(),
+        b"\xfc",
+        b"\xff\xfe\x80",
+        b"\xe2\x82",
+    ];
+    let below: &[u8] = if mixed { b"opt/mixed/" } else { b"opt/" };
+    for folder in words {
+        for n in 0..100 {
+            for word in words {
+                let is_utf8 = |part| std::str::from_utf8(part).is_ok();
+                let is_mixed =
+                    !folder.is_ascii() && !word.is_ascii() && is_utf8(folder) != is_utf8(word);
+                if mixed != is_mixed {
+                    continue;
+                }
+                let at = [below, folder, b"/", word, format!("-{n}").as_bytes()].concat();
+                put(&mut package, at.clone(), EntryKind::File(Source::bytes(vec![1; n])));
+                if n % 25 == 0 {
+                    let other = [&at[..], b"~"].concat();
+                    put(&mut package, other, EntryKind::HardLink(TreePath::new(at).unwrap()));
+                }
+            }
+        }
+        if !mixed {
+            let link = [below, folder, b"/link"].concat();
+            put(&mut package, link, EntryKind::Symlink(b"\xfc-1".to_vec()));
+        }
+    }
+    packages::write(&package, Format::Rpm, dir);
+}
+
+#[test]
+fn names_of_any_bytes_are_what_createrepo_c_makes_of_them_and_dnf_lists_them() {
+    let temp = tempfile::tempdir().unwrap();
+    let theirs = temp.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    odd_names("odd-names", false, &theirs);
+    ok(tool("createrepo_c", "createrepo-c").arg("--quiet").arg(&theirs));
+    let ours = create(&temp.path().join("ours"), &theirs, &[]);
+    let (found, expected) = (comparable(&facts(&ours)), comparable(&facts(&theirs)));
+    let paths = |facts: &Value| {
+        let package = facts.as_object().unwrap().values().next().unwrap().clone();
+        let list = package["filelists"]["files"].as_array().unwrap().clone();
+        list.iter().map(ToString::to_string).collect::<BTreeSet<_>>()
+    };
+    let (one, other) = (paths(&found), paths(&expected));
+    assert!(one == other, "{:?}", one.symmetric_difference(&other).take(9).collect::<Vec<_>>());
+    assert_eq!(found, expected);
+    let (dir, more) = (ours.parent().unwrap(), temp.path().join("more"));
+    let verify = || ok(gfxpack().args(["--quiet", "verify", "--repo-dir"]).arg(dir));
+    verify();
+
+    // Each part is read for itself, where createrepo_c reads the whole path as Latin-1.
+    fs::create_dir(&more).unwrap();
+    odd_names("mixed-names", true, &more);
+    ok(gfxpack().args(["repo", "add"]).arg(dir).arg(&more));
+    verify();
+    let both = facts(&ours).to_string();
+    assert!(both.contains("\"/opt/mixed/ü/ü-1\"") && !both.contains("\"/opt/mixed/Ã/ü-1\""));
+
+    let cache = temp.path().join("cache");
+    let mut dnf = tool("dnf", "dnf");
+    dnf.args(["--quiet", "--disableplugin=*", "--setopt=reposdir=/nonexistent", "--releasever=1"]);
+    dnf.arg(format!("--setopt=cachedir={}", cache.display()));
+    dnf.arg(format!("--installroot={}", temp.path().join("root").display()));
+    dnf.arg(format!("--repofrompath=ours,{}", ours.display())).arg("--nogpgcheck");
+    let listed = ok(dnf.args(["repoquery", "--list", "odd-names"]));
+    let listed: Vec<&str> = listed.lines().filter(|line| line.starts_with('/')).collect();
+    assert_eq!(listed.len(), one.len());
+}
+
 #[test]
 fn damaged_headers_are_refused_and_nothing_worse() {
     let temp = tempfile::tempdir().unwrap();
-    packages(temp.path());
+    make_packages(temp.path());
     let good = fs::read(temp.path().join("everything-1.2~rc1^git1-3.noarch.rpm")).unwrap();
     let magic = [0x8e, 0xad, 0xe8, 1];
     let mut headers = good.windows(4).enumerate().filter(|(_, w)| *w == magic).map(|(at, _)| at);

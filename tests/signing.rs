@@ -249,7 +249,7 @@ fn keys_that_verifiers_refuse_are_refused_before_anything_is_written() {
         ("expired.key", " expired on 2026-02-01T12:00:00Z, "),
         ("revoked.key", "was revoked"),
         ("locked.key", "is locked by a passphrase"),
-        ("good.pub", "expected one key as `gpg --armor --export-secret-keys"),
+        ("good.pub", "this is a public key, and only a secret one can sign"),
         ("rev", "hint: expected one key"),
         ("missing.key", "cannot read"),
     ] {

@@ -21,6 +21,7 @@ mod repositories;
 
 use std::fs;
 use std::io::Cursor;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -61,6 +62,7 @@ fn good() -> &'static Path {
         let all = |number| [release(number, "deb", &[]), release(number, "rpm", &[])].concat();
         let mut create = signed("create", &now);
         // Later than its packages, so that there is a date between.
+        create.args(["--url", "https://repo.example.org/rocm"]);
         ok(create.args(all(0)).args(["--sign-packages", "--date", "1767226600"]));
         copy_tree(&now, &dir.path().join("before"));
         ok(signed("add", &now).args(all(1)).arg("--sign-packages"));
@@ -259,6 +261,17 @@ impl Victim {
         let side = self.format().as_str();
         fs::remove_dir_all(self.at("")).unwrap();
         copy_tree(&new.join(side), &self.path().join(side));
+    }
+
+    /// Puts another text into a file below the root of the format.
+    fn in_file(&self, name: &str, from: &str, to: &str) {
+        let text = fs::read_to_string(self.at(name)).unwrap();
+        assert!(text.contains(from), "{text}");
+        replace(&self.at(name), text.replace(from, to).as_bytes());
+    }
+
+    fn chmod(&self, path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
     fn files(&self, release_number: usize) -> Vec<PathBuf> {
@@ -538,7 +551,7 @@ const DAMAGES: &[Damage<Side>] = damages! {
         let text = fs::read_to_string(v.top()).unwrap();
         replace(&v.top(), format!("Suite: other\n{text}").as_bytes())
     };
-    "package without a signature among signed ones" RPM "repo-signature" |v| {
+    "package without a signature among signed ones" RPM "repo-unsigned" |v| {
         v.add_with(&[extra("plain", "opt/plain", "x")], &[])
     };
     "package signed by another key" RPM "repo-signature" |v| {
@@ -558,6 +571,45 @@ const DAMAGES: &[Damage<Side>] = damages! {
     "signature of rpm 6 by another key" RPM "repo-signature" |v| {
         let rpm = signed_for_rpm6(v.dir.path(), &other_key());
         ok(signed("add", &v.path()).arg(rpm))
+    };
+
+    "suite that is not there in .sources" APT "repo-client-file" |v| {
+        v.in_file("gfxpack.sources", "Suites: stable", "Suites: nightly")
+    };
+    "component that is not there in .sources" APT "repo-client-file" |v| {
+        v.in_file("gfxpack.sources", "Components: main", "Components: main more")
+    };
+    ".sources of another place" APT "repo-client-file" |v| {
+        v.in_file("gfxpack.sources", "example.org/rocm/deb", "example.org/rocm")
+    };
+    ".sources with another key" APT "repo-client-file" |v| {
+        let other = Signer::from_key(&other_key(), None).unwrap();
+        let key = String::from_utf8(other.public_key().unwrap().to_armored().unwrap()).unwrap();
+        let lines = key.lines().map(|line| format!(" {}\n", if line.is_empty() { "." } else { line }));
+        let text = fs::read_to_string(v.at("gfxpack.sources")).unwrap();
+        let start = text.find(" -----BEGIN").unwrap();
+        replace(&v.at("gfxpack.sources"), (text[..start].to_owned() + &lines.collect::<String>()).as_bytes())
+    };
+    ".sources with half a key" APT "repo-client-file" |v| cut(&v.at("gfxpack.sources"));
+    ".repo of another place than .sources" RPM "repo-client-file" |v| {
+        v.in_file("gfxpack.repo", "https://repo.example.org", "https://mirror.example.org")
+    };
+    ".repo with a key elsewhere" RPM "repo-client-file" |v| {
+        v.in_file("gfxpack.repo", "gpgkey=https://repo", "gpgkey=https://mirror")
+    };
+    ".repo without a key" RPM "repo-client-file" |v| v.in_file("gfxpack.repo", "gpgkey=", "#=");
+    ".repo without an address" RPM "repo-client-file" |v| v.in_file("gfxpack.repo", "baseurl=", "url=");
+    "key of .repo deleted" RPM "repo-client-file" |v| {
+        fs::remove_file(v.at("repodata/repomd.xml.key")).unwrap()
+    };
+
+    "package that only its owner may read" BOTH "repo-mode" |v| v.chmod(&v.package(), 0o600);
+    "directory of packages that only its owner may enter" BOTH "repo-mode" |v| {
+        v.chmod(v.package().parent().unwrap(), 0o700)
+    };
+    "index that only its owner may read" BOTH "repo-mode" |v| v.chmod(&v.index(), 0o640);
+    "directory of indices that only its owner may enter" BOTH "repo-mode" |v| {
+        v.chmod(v.top().parent().unwrap(), 0o700)
     };
 
     "Valid-Until that is over, signed" APT "repo-expired" |v| {
@@ -692,6 +744,40 @@ fn only_what_was_verified_is_signed() {
     verify.args(["--quiet", "verify", "--repo-dir"]).arg(repository).arg("--key").arg(public_key());
     let said = fails(&mut verify, 1);
     assert!(said.contains("[repo-signature] rpm/Packages/p/plain-7.1.0-1"), "{said}");
+}
+
+#[test]
+fn packages_that_clients_would_refuse_are_told_with_the_right_cause() {
+    let dir = TempDir::new().unwrap();
+    let at = dir.path().join("r");
+    ok(signed("create", &at).args(release(0, "rpm", &[])).args(["--url", "https://x/y"]));
+    let verify = |more: &[&str]| {
+        let mut verify = gfxpack();
+        verify.args(["verify", "--repo-dir"]).arg(&at).args(more);
+        verify
+    };
+    let key = public_key();
+    let key = ["--key", key.to_str().unwrap()];
+    // Metadata vouch for them, and clients are told so.
+    ok(&mut verify(&key));
+    let file = at.join("rpm/gfxpack.repo");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\ngpgcheck=0\nrepo_gpgcheck=1\n"), "{text}");
+    fs::write(&file, text.replace("\ngpgcheck=0", "\ngpgcheck=1")).unwrap();
+    for more in [&key[..], &[]] {
+        let ran = common::run(&mut verify(more));
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        assert!(ran.stdout.contains("error [repo-unsigned] 4 findings\n"), "{}", ran.stdout);
+        let ran = common::run(verify(more).arg("--json"));
+        let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let findings = json["report"]["findings"].as_array().unwrap();
+        assert_eq!(findings.len(), 4, "{json}");
+        let first = &findings[0];
+        assert_eq!(first["artifact"], "rpm/Packages/h/hip-runtime-7.1.0-1.x86_64.rpm");
+        assert_eq!(first["message"], "is not signed itself");
+        assert_eq!(first["expected"], "a signature, as rpm/gfxpack.repo says gpgcheck=1");
+        assert!(first["mend"].as_str().unwrap().contains("--sign-packages"), "{first}");
+    }
 }
 
 #[test]

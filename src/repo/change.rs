@@ -10,9 +10,12 @@ use globset::Glob;
 
 use super::brief::Package;
 use super::intake::Waiting;
+use super::record::Relations;
 use super::store::{State, Stored};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
+use crate::package::spec::{Op, Relation};
+use crate::package::version::meets;
 
 /// The packages of a repository to be, and how it comes to them.
 #[derive(Debug, Default)]
@@ -164,22 +167,68 @@ pub(super) fn remove(
     Ok(change)
 }
 
-/// Keeps the `keep` newest versions of each name and architecture.
-pub(super) fn prune(state: &State, keep: usize) -> Change {
+/// Keeps the `keep` newest versions of each name and architecture, and of those what can still be installed: what needs exactly a
+/// version that goes, goes with it, as the last version of a package that is no longer made.
+pub(super) fn prune(state: &State, keep: usize) -> Result<Change> {
     let mut count: BTreeMap<(Format, &str, &str), usize> = BTreeMap::new();
-    let mut change = Change::default();
+    let mut goes = vec![false; state.packages.len()];
     // Versions of a name come in their order, so the newest are last.
-    for stored in state.packages.iter().rev() {
+    for (stored, goes) in state.packages.iter().zip(&mut goes).rev() {
         let record = &stored.record;
         let seen = count.entry((record.format(), &record.name, &record.arch)).or_default();
         *seen += 1;
-        if *seen > keep {
-            change.removed.push(Arc::clone(record));
+        *goes = *seen > keep;
+    }
+    if goes.contains(&true) {
+        follow(&state.packages, &mut goes)?;
+    }
+    let mut change = Change::default();
+    for (stored, goes) in state.packages.iter().zip(goes) {
+        if goes {
+            change.removed.push(Arc::clone(&stored.record));
         } else {
             change.packages.push(stored.clone());
         }
     }
-    change.packages.reverse();
-    change.removed.reverse();
-    change
+    Ok(change)
+}
+
+/// Lets go what needs exactly a version of which the last package goes.
+fn follow(packages: &[Stored], goes: &mut [bool]) -> Result<()> {
+    let relations = packages.iter().map(|stored| stored.record.part.relations());
+    let relations = relations.collect::<Result<Vec<Relations>>>()?;
+    // Packages by what they are called and provide, with the version that they have so.
+    let mut met_by: HashMap<_, Vec<_>> = HashMap::new();
+    for (number, (stored, relations)) in packages.iter().zip(&relations).enumerate() {
+        let record = &stored.record;
+        let format = record.format();
+        met_by.entry((format, &*record.name)).or_default().push((number, Some(&*record.version)));
+        for one in &relations.provides {
+            let version = one.constraint.as_ref().map(|(_, version)| version.as_str());
+            met_by.entry((format, &*one.name)).or_default().push((number, version));
+        }
+    }
+    let is_exact = |one: &Relation| matches!(one.constraint, Some((Op::Equal, _)));
+    loop {
+        let mut more = false;
+        for (number, (stored, relations)) in packages.iter().zip(&relations).enumerate() {
+            let format = stored.record.format();
+            let strands = |need: &&Vec<Relation>| {
+                let by = need.iter().flat_map(|one| {
+                    let by = met_by.get(&(format, &*one.name)).into_iter().flatten();
+                    by.filter(|(_, version)| meets(format, *version, one.constraint.as_ref()))
+                });
+                let by: Vec<usize> = by.map(|(number, _)| *number).collect();
+                // What nothing here ever met comes from elsewhere.
+                !by.is_empty() && by.iter().all(|number| goes[*number])
+            };
+            let mut needs = relations.needs.iter().filter(|need| need.iter().all(is_exact));
+            if !goes[number] && needs.any(|need| strands(&need)) {
+                (goes[number], more) = (true, true);
+            }
+        }
+        if !more {
+            return Ok(());
+        }
+    }
 }

@@ -12,6 +12,8 @@
 //!    and would not any more, would keep those who have it from upgrading: one of the newest packages must replace
 //!    it (`Replaces` and `Breaks` or `Conflicts`; `Obsoletes`), or what it needs must stay.
 //!
+//! What clients stumble over already does not keep a repository from being published: that was allowed once, and is told of.
+//!
 //! What leaves is kept in mind ([`Left`]): a group that leaves first, with what it needs unchanged, and the generic package that
 //! goes on later would strand clients as both at once would. It is forgotten when a package of its name comes back, and when
 //! its fault was told and published all the same, since it would be told for ever.
@@ -67,6 +69,8 @@ impl Left {
 pub(super) struct Checked {
     /// Why clients could not upgrade to it, or install what is newest there.
     pub faults: Vec<Error>,
+    /// What of that is so in the publication before as well.
+    pub known: Vec<String>,
     /// What is to be kept in mind where it is published.
     pub left: Vec<Left>,
 }
@@ -129,6 +133,21 @@ impl<'a> Newest<'a> {
         by.any(|(by, old)| by != name && meets(self.format, Some(version), old.constraint.as_ref()))
     }
 
+    /// The newest package that a version of this name needed in an older version, and that could take its place.
+    fn heir(
+        &self,
+        name: &str,
+        version: &str,
+        need: &[Relation],
+    ) -> Option<(Format, String, String)> {
+        let is_newer = |one: &&Relation| {
+            let now = self.packages.get(&*one.name);
+            now.is_some_and(|(now, _)| compare(self.format, &now.version, version).is_gt())
+        };
+        let heir = need.iter().find(is_newer)?;
+        Some((self.format, name.to_owned(), heir.name.clone()))
+    }
+
     /// The exact relations to packages of this repository, each with its alternatives.
     fn exact<'r>(&self, relations: &'r Relations) -> impl Iterator<Item = &'r Vec<Relation>> {
         let is_ours = |alternatives: &&Vec<Relation>| {
@@ -158,6 +177,14 @@ impl<'a> Newest<'a> {
             None => format!("no newest package provides {name} so"),
         }
     }
+}
+
+/// What clients stumble over, in the order in which it is told.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Obstacle {
+    text: String,
+    /// The format, the package that stays behind, and the newest one that it needed and that could take its place.
+    behind: Option<(Format, String, String)>,
 }
 
 /// The architecture of packages for every machine.
@@ -191,7 +218,8 @@ fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Package>> {
 
 /// Checks what would become of `before` with these packages.
 pub(super) fn check(before: &State, after: &[Stored]) -> Result<Checked> {
-    let mut told: BTreeSet<String> = BTreeSet::new();
+    let mut told: BTreeSet<Obstacle> = BTreeSet::new();
+    let mut known: BTreeSet<String> = BTreeSet::new();
     let key = |one: &Left| (one.format(), one.name.clone(), one.arch.clone());
     let mut left: BTreeMap<_, Left> =
         before.left.iter().map(|one| (key(one), one.clone())).collect();
@@ -212,11 +240,14 @@ pub(super) fn check(before: &State, after: &[Stored]) -> Result<Checked> {
             }
             for need in newest.exact(relations).filter(|need| !newest.is_met(need)) {
                 let there = need.first().map(|one| newest.there(&one.name)).unwrap_or_default();
-                told.insert(format!(
-                    "{} needs {}, and {there}",
-                    record.called(),
-                    newest.text(need)
-                ));
+                let text = format!("{} needs {}, and {there}", record.called(), newest.text(need));
+                let was = old.packages.get(&*record.name).filter(|(was, _)| was == record);
+                if was.is_some() && !old.is_met(need) {
+                    known.insert(text);
+                    continue;
+                }
+                let behind = was.and_then(|_| newest.heir(&record.name, &record.version, need));
+                told.insert(Obstacle { text, behind });
             }
         }
         let names: HashSet<&str> = packages.iter().map(|record| record.name.as_str()).collect();
@@ -241,33 +272,80 @@ pub(super) fn check(before: &State, after: &[Stored]) -> Result<Checked> {
                 continue;
             }
             if let Some(need) = one.needs.iter().find(|need| !newest.is_met(need)) {
-                told.insert(format!(
+                let text = format!(
                     "{} {} {} is gone and nothing replaces it: who has it keeps {}",
                     one.name,
                     one.version,
                     one.arch,
                     newest.text(need)
-                ));
+                );
+                let behind = newest.heir(&one.name, &one.version, need);
+                told.insert(Obstacle { text, behind });
                 forgotten.insert(key(one));
             }
         }
     }
     left.retain(|key, _| !forgotten.contains(key));
-    Ok(Checked { faults: faults(told), left: left.into_values().collect() })
+    let left = left.into_values().collect();
+    Ok(Checked { faults: faults(told), known: known.into_iter().collect(), left })
 }
 
 /// Faults, the first of them one by one.
-fn faults(told: BTreeSet<String>) -> Vec<Error> {
+fn faults(told: BTreeSet<Obstacle>) -> Vec<Error> {
     let more = told.len().saturating_sub(TOLD);
-    let mut faults: Vec<Error> = told.into_iter().take(TOLD).map(Error::failed).collect();
+    let hint = hint(&told);
+    let texts = told.into_iter().map(|one| one.text);
+    let mut faults: Vec<Error> = texts.take(TOLD).map(Error::failed).collect();
     if more > 0 {
         faults.push(Error::failed(format!("and {more} more like these")));
     }
     if let Some(last) = faults.pop() {
-        faults.push(last.hint(
-            "clients could not install or upgrade these: publish all packages of a release in one run, \
-             or, where this is meant, pass --allow-partial",
-        ));
+        faults.push(last.hint(hint));
     }
     faults
+}
+
+/// What to do. A package that is no longer made looks as one that was forgotten: both are said.
+fn hint(told: &BTreeSet<Obstacle>) -> String {
+    let mut heirs: BTreeMap<&str, BTreeMap<Format, BTreeSet<&str>>> = BTreeMap::new();
+    let behind = told.iter().filter_map(|one| one.behind.as_ref());
+    for (format, name, heir) in behind.clone() {
+        heirs.entry(heir).or_default().entry(*format).or_default().insert(name);
+    }
+    let mut hint =
+        "clients could not install or upgrade these: publish all packages of a release in one run"
+            .to_owned();
+    if let Some((_, name, _)) = behind.clone().next() {
+        hint += &format!(
+            ". Where {name} is no longer made, what it needed has to take its place: say so in the packages file, and build \
+             and publish the release with that (with a higher --release where some of it is published already)"
+        );
+        for (heir, formats) in heirs.iter().take(TOLD) {
+            let texts = formats.iter().map(|(format, names)| taking_the_place(*format, names));
+            let texts: Vec<String> = texts.collect();
+            hint += &format!("\n    in the definition of {heir}: {}", texts.join(", "));
+        }
+        if let Some(more) = heirs.len().checked_sub(TOLD).filter(|more| *more > 0) {
+            hint += &format!("\n    and {more} more so");
+        }
+        hint += "\n  Where clients may be left behind";
+    } else {
+        hint += ", or, where this is meant";
+    }
+    hint + ", pass --allow-partial"
+}
+
+/// The relations of a definition in the packages file by which its package takes the place of others.
+fn taking_the_place(format: Format, names: &BTreeSet<&str>) -> String {
+    let all = |operator: &str, close: &str| {
+        let all = names.iter().map(|name| format!("\"{name} {operator} {{version}}{close}\""));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    match format {
+        Format::Deb => {
+            let all = all("(<<", ")");
+            format!("\"deb\": {{ \"breaks\": [{all}], \"replaces\": [{all}] }}")
+        }
+        Format::Rpm => format!("\"rpm\": {{ \"obsoletes\": [{}] }}", all("<", "")),
+    }
 }

@@ -28,6 +28,7 @@ pub mod record;
 pub mod rpm;
 mod settings;
 pub mod store;
+mod trust;
 pub mod work;
 
 pub(crate) use crate::package::render::hex;

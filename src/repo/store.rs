@@ -96,6 +96,11 @@ impl Settings {
         std::iter::once(Self::MAIN).chain(self.rules.iter().map(|(name, _)| name.as_str()))
     }
 
+    /// Until when a publication of a date is to be trusted, both in seconds since 1970; nothing where that is for ever.
+    pub(super) fn valid_until(&self, date: i64) -> Option<i64> {
+        self.valid_days.map(|days| date.saturating_add(i64::from(days) * 86_400))
+    }
+
     /// The origin as a part of file names: lower case, letters, digits and `-`.
     pub fn name(&self) -> String {
         let words = self.origin.split(|c: char| !c.is_ascii_alphanumeric());

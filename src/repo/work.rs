@@ -10,7 +10,7 @@ use super::change::{self, Change};
 use super::intake;
 use super::publish::{self, Next, Published};
 use super::store::{Places, Repository, Settings, State, Stored, mtime};
-use super::{Indices, apt, closed, rpm, settings};
+use super::{Indices, apt, closed, rpm, settings, trust};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::package::Format;
@@ -34,6 +34,11 @@ pub struct Options<'a> {
     pub allow_partial: bool,
     /// Sign with another key than before, which clients have to get first.
     pub new_key: bool,
+    /// What time it is, in seconds since 1970: a publication that apt would not trust any more is refused. Without it that
+    /// is not looked at, as nothing here looks at the clock.
+    pub now: Option<i64>,
+    /// Warn of such a publication rather than refuse it.
+    pub allow_expired: bool,
 }
 
 /// What to do to a repository.
@@ -163,6 +168,7 @@ impl Run<'_> {
     ) -> Result<(Outcome, Option<Planned>)> {
         let options = self.options;
         let key = self.key(places, state)?;
+        trust::outdated(&places.dir, state)?;
         let settings = match action {
             Action::Set(settings) => settings,
             _ => &state.settings,
@@ -184,13 +190,28 @@ impl Run<'_> {
         }
         Errors::check((), dated(&change, options.date))?;
         let checked = closed::check(state, &change.packages)?;
+        let known = checked.known.iter().map(|text| format!("as before: {text}"));
+        outcome.warnings.extend(known);
         if options.allow_partial {
             outcome.warnings.extend(checked.faults.iter().map(ToString::to_string));
         } else {
             Errors::check((), checked.faults)?;
         }
+        let signs = options.signer.is_some() || state.signed;
+        let of_all = matches!(action, Action::Refresh);
+        outcome.warnings.extend(trust::unsigned(state, &change, of_all, signs));
         let warnings = &mut outcome.warnings;
         let date = date(places, state, settings, &change.packages, options.date, warnings)?;
+        if let (Some(now), Some(end)) = (options.now, settings.valid_until(date))
+            && end < now
+            && has_indices(state, Format::Deb, &change.packages)
+        {
+            let fault = trust::expired(&places.dir, date, end, now);
+            if !options.allow_expired {
+                return Err(fault.into());
+            }
+            warnings.push(format!("{}: apt refuses it", fault.fault()));
+        }
         let mut packages = change.packages;
         unchanged(places, &mut packages, &change.added)?;
         let indices = self.indices(state, settings, &packages, date)?;
@@ -244,7 +265,7 @@ impl Run<'_> {
                 change::add(state, bring(&files, options)?)?
             }
             Action::Remove(selectors, format) => change::remove(state, selectors, format)?,
-            Action::Prune(keep) => change::prune(state, keep),
+            Action::Prune(keep) => change::prune(state, keep)?,
             Action::Refresh | Action::Set(_) => {
                 Change { packages: state.packages.clone(), ..Change::default() }
             }
@@ -262,21 +283,27 @@ impl Run<'_> {
             let of = packages.iter().map(|stored| &*stored.record);
             of.filter(|record| record.format() == format).collect::<Vec<_>>()
         };
-        let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
         // What would be signed is not: a key may be asked for, or its use be noted down.
         let signer = self.options.signer.filter(|_| !self.is_rehearsal);
         let kept = &state.blocks;
         let mut indices = Vec::new();
-        // Without packages it is not known for whom it is to be.
-        let is_empty = packages.is_empty();
-        if is_empty || is_published(state, Format::Deb) || !debs.is_empty() {
+        if has_indices(state, Format::Deb, packages) {
+            let debs = of(Format::Deb);
             indices.push(apt::indices(&debs, settings, date, signer, kept, self.jobs)?);
         }
-        if is_empty || is_published(state, Format::Rpm) || !rpms.is_empty() {
+        if has_indices(state, Format::Rpm, packages) {
+            let rpms = of(Format::Rpm);
             indices.push(rpm::indices(&rpms, settings, date, signer, kept, self.jobs)?);
         }
         Ok(indices)
     }
+}
+
+/// Whether a repository with these packages has indices of a format. Without packages it is not known for whom it is to be.
+fn has_indices(before: &State, format: Format, packages: &[Stored]) -> bool {
+    packages.is_empty()
+        || is_published(before, format)
+        || packages.iter().any(|stored| stored.record.format() == format)
 }
 
 /// Whether there are indices of a format, which stay when its last package goes.

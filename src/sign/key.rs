@@ -218,7 +218,15 @@ impl SecretKey {
         bytes: &[u8],
         passphrase: Option<Zeroizing<Vec<u8>>>,
     ) -> Result<Self, Error> {
-        let key: SignedSecretKey = one(bytes, "--export-secret-keys")?;
+        let key: SignedSecretKey = match one(bytes, "--export-secret-keys") {
+            Ok(key) => key,
+            Err(_) if all::<SignedPublicKey>(bytes, "").is_ok() => {
+                return Err(bad("this is a public key, and only a secret one can sign").hint(
+                    "export that: `gpg --armor --export-secret-keys KEYID`; public keys are for verifying, and for clients",
+                ));
+            }
+            Err(e) => return Err(e),
+        };
         let public = PublicKey::of(key.to_public_key())?;
         let mut parts = public.parts.iter();
         let found = parts.find_map(|part| Some((secret_of(&key, part)?, part.clone())));

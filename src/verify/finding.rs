@@ -335,6 +335,21 @@ checks! {
         "clients that refuse the repository, or that take packages which somebody else put there",
         "an index was changed without being signed again, or signed with another key",
         "publish the repository again with the key that clients have";
+    /// A package without a signature of its own where clients look for one.
+    RepoUnsigned = "repo-unsigned" 8 Error
+        "dnf and zypper with gpgcheck=1, which refuse a package that is not signed itself",
+        "packages that were made without a key were added to a repository whose packages are signed, or the .repo file was edited",
+        "build the package again, signed and with a higher release, and add that: `package --sign-key`, or `repo add --sign-packages`; then remove the old one";
+    /// A file that tells clients of the repository and does not fit it.
+    RepoClientFile = "repo-client-file" 8 Error
+        "clients that copy the .sources or .repo file and find nothing, or refuse what they find",
+        "the file was edited, or is one of another repository or of an older key",
+        "make it again: `gfxpack repo publish`, or `gfxpack repo set --url`";
+    /// A file or directory of a repository that not everybody may read.
+    RepoMode = "repo-mode" 8 Warning
+        "clients that are told 403 Forbidden, where the server is another user than the one who publishes",
+        "it was copied or made with a umask that keeps others out",
+        "`chmod a+r` the file, `chmod a+rx` the directory";
     /// A time until which an index is valid that is over.
     RepoExpired = "repo-expired" 8 Error
         "clients that refuse the repository: apt says that its Release file is not valid any more",

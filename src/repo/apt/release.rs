@@ -55,8 +55,8 @@ pub(super) fn text(
     field("Suite", &settings.suite);
     field("Codename", settings.codename.as_deref().unwrap_or(&settings.suite));
     field("Date", &rfc2822(date));
-    if let Some(days) = settings.valid_days {
-        field("Valid-Until", &rfc2822(date + i64::from(days) * 86_400));
+    if let Some(end) = settings.valid_until(date) {
+        field("Valid-Until", &rfc2822(end));
     }
     if let Some(description) = &settings.description {
         field("Description", description);

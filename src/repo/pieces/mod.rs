@@ -82,15 +82,41 @@ pub struct Block {
     /// As the stream has it.
     #[serde(with = "crate::msgpack::bytes")]
     bytes: Vec<u8>,
+    /// SHA-256 of all the above: a block is copied into an index that clients read, and nobody looks into it.
+    #[serde(with = "crate::msgpack::digest")]
+    sum: [u8; 32],
+}
+
+impl Block {
+    fn new(key: Key, text: u64, unpadded: u64, bytes: Vec<u8>) -> Self {
+        let mut block = Self { key, text, unpadded, bytes, sum: [0; 32] };
+        block.sum = block.sum();
+        block
+    }
+
+    fn sum(&self) -> [u8; 32] {
+        let mut sha256 = Sha256::new();
+        sha256.update(self.key);
+        sha256.update(self.text.to_le_bytes());
+        sha256.update(self.unpadded.to_le_bytes());
+        sha256.update(&self.bytes);
+        sha256.finalize().into()
+    }
+
+    /// Whether it is as it was made.
+    fn is_whole(&self) -> bool {
+        self.sum == self.sum()
+    }
 }
 
 /// Blocks of the publication before.
 pub(super) struct Kept<'a>(HashMap<Key, &'a Block>);
 
 impl<'a> Kept<'a> {
-    /// These.
+    /// These, without those that are not as they were made: they are made again.
     pub fn of(blocks: &'a [Block]) -> Self {
-        Self(blocks.iter().map(|block| (block.key, block)).collect())
+        let whole = blocks.iter().filter(|block| block.is_whole());
+        Self(whole.map(|block| (block.key, block)).collect())
     }
 
     /// The piece with this key.
@@ -128,7 +154,7 @@ pub(super) fn block(packing: Packing, key: Key, text: &[u8]) -> io::Result<Block
         Packing::Xz => xz::block(text)?,
         Packing::Zstd => (zstd::block(text)?, 0),
     };
-    Ok(Block { key, text: text.len() as u64, unpadded, bytes })
+    Ok(Block::new(key, text.len() as u64, unpadded, bytes))
 }
 
 /// Takes the text out of blocks, one after the other: what that needs is had once.
@@ -290,6 +316,29 @@ mod tests {
             for pieces in [&pieces[..0], &pieces[2..3], &pieces[..2], &pieces[4..6], &pieces[..]] {
                 is_read(packing, program, &made(packing, pieces), &pieces.concat());
             }
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_not_as_it_was_made_is_not_kept() {
+        let [one, other] = ["one", "other"].map(|text| {
+            let key = key(Packing::Xz, text, []);
+            block(Packing::Xz, key, text.as_bytes()).unwrap()
+        });
+        let is_kept =
+            |block: &Block| Kept::of(std::slice::from_ref(block)).get(&block.key).is_some();
+        assert!(is_kept(&one) && is_kept(&other));
+        let mut bytes = one.bytes.clone();
+        bytes[9] ^= 1;
+        for bad in [
+            Block { key: other.key, ..one.clone() },
+            Block { text: other.text, ..one.clone() },
+            Block { unpadded: one.unpadded + 4, ..one.clone() },
+            Block { bytes: other.bytes.clone(), ..one.clone() },
+            Block { bytes, ..one.clone() },
+            Block { sum: other.sum, ..one.clone() },
+        ] {
+            assert!(!is_kept(&bad));
         }
     }
 

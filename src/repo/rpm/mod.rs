@@ -72,7 +72,9 @@ pub fn indices(
     };
     if let Some(url) = &settings.url {
         let name = format!("{}/{}.repo", root(Format::Rpm), settings.name());
-        let are_signed = packages.iter().all(|package| package.part.is_signed);
+        // Nothing is promised of packages that are to come: clients keep the file.
+        let are_signed =
+            !packages.is_empty() && packages.iter().all(|package| package.part.is_signed);
         fixed(name, repo_file(settings, url, signer, are_signed).into_bytes());
     }
     if let Some(key) = signer.and_then(Signer::public_key) {

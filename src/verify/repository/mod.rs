@@ -5,8 +5,10 @@
 //! names of its files. What packages have to do with each other is checked on the records that remain, which are those
 //! that `gfxpack repo` keeps. Nothing looks at the clock: the caller says what time it is.
 
+mod client_files;
 mod conflicts;
 mod deb;
+mod modes;
 mod previous;
 mod relations;
 mod rpm;
@@ -101,8 +103,11 @@ pub fn repository(
     let mut findings = Vec::new();
     let listings = listings(dir, repository.keys, repository.now, &mut findings)?;
     for listing in &listings {
-        named_once(listing, &mut Log { label: &listing.label, findings: &mut findings });
+        let log = &mut Log { label: &listing.label, findings: &mut findings };
+        named_once(listing, log);
+        modes::check(listing, log);
     }
+    let told = client_files::check(&listings, &mut findings);
     let entries: Vec<(&Listing, &Entry)> = listings
         .iter()
         .flat_map(|one| one.entries.values().map(move |entry| (one, entry)))
@@ -130,7 +135,8 @@ pub fn repository(
         let records = records.entry(listing.format).or_default();
         records.sort_by(Record::order);
         let log = &mut Log { label: &listing.label, findings: &mut findings };
-        signed_alike(records, repository.keys, log);
+        let are_signed = told.signed_packages.as_deref();
+        signed_alike(records, repository.keys, are_signed, log);
         elsewhere.extend(relations::check(records, &options.external, log));
         files += conflicts::check(records, &listing.root, log);
     }
@@ -403,24 +409,31 @@ fn header_signature(
     })
 }
 
-/// Either all `.rpm` packages are signed or none: clients that check packages check all. Those whose signature is
-/// not good were told of.
-fn signed_alike(records: &[Record], keys: Option<&Verifier>, log: &mut Log<'_>) {
+/// Either all `.rpm` packages are signed or none: clients that check packages check all, and those do whose `.repo` file says
+/// so, which is `told_by`. Packages whose signature is not good were told of.
+fn signed_alike(
+    records: &[Record],
+    keys: Option<&Verifier>,
+    told_by: Option<&str>,
+    log: &mut Log<'_>,
+) {
+    let is_unsigned = |record: &&Record| matches!(&record.part, Part::Rpm(part) if !part.is_signed);
     let is_signed = |record: &Record| matches!(&record.part, Part::Rpm(part) if part.is_signed);
-    if keys.is_none() || !records.iter().any(is_signed) {
-        return;
-    }
+    let are_signed = keys.is_some() && records.iter().any(is_signed);
+    let expected = match told_by {
+        Some(file) => format!("a signature, as {file} says gpgcheck=1"),
+        None if are_signed => "a signature, as other packages of the repository have".to_owned(),
+        None => return,
+    };
     let told: BTreeSet<String> = log
         .findings
         .iter()
         .filter(|finding| finding.id == Check::RepoSignature)
         .map(|finding| finding.artifact.clone())
         .collect();
-    for record in records.iter().filter(|record| !is_signed(record)) {
-        if told.contains(&format!("{}{}", log.label, record.path)) {
-            continue;
+    for record in records.iter().filter(is_unsigned) {
+        if !told.contains(&format!("{}{}", log.label, record.path)) {
+            log.add(Check::RepoUnsigned, &record.path, "is not signed itself", &*expected);
         }
-        let expected = "a signature, as other packages of the repository have";
-        log.add(Check::RepoSignature, &record.path, "is not signed", expected);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::builder::TypedValueParser;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::builder::{StyledStr, TypedValueParser};
+use clap::{Arg, Args as ClapArgs, Subcommand};
 use gfxpack::package::Format;
 use gfxpack::repo::rpm::Compression as MetadataCompression;
 
@@ -20,8 +20,8 @@ use super::{Signing, one_of};
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     gfxpack repo create /srv/rocm out --origin Example --url https://repo.example.org/rocm \\\n    \
-        --sign-key release.key\n  \
-    gfxpack repo add /srv/rocm out/*.deb out/*.rpm --sign-key release.key\n  \
+        --sign-key release.key --sign-packages\n  \
+    gfxpack repo add /srv/rocm out/*.deb out/*.rpm --sign-key release.key --sign-packages\n  \
     gfxpack repo prune /srv/rocm --keep 5 --sign-key release.key")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Repo {
@@ -63,6 +63,7 @@ pub enum RepoAction {
 
 /// How a change to a repository is published.
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = None::<&str>)]
 pub struct Publishing {
     /// Date of the publication, in seconds since 1970 [default: SOURCE_DATE_EPOCH, else that of the newest
     /// package]
@@ -89,6 +90,7 @@ pub struct Publishing {
 
 /// To see before it is done.
 #[derive(Debug, Clone, Copy, ClapArgs)]
+#[command(next_help_heading = None::<&str>)]
 pub struct Rehearsal {
     /// Say what would be done and do nothing: packages that would come and go, and what clients would stumble over. Fails
     /// where the run would. Needs no key, and only reads the repository
@@ -98,8 +100,10 @@ pub struct Rehearsal {
 
 /// How packages are brought into a repository.
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = None::<&str>)]
 pub struct Bringing {
-    /// Sign .rpm packages on their way in, as `gfxpack sign` does; the originals stay as they are
+    /// Sign .rpm packages on their way in, as `gfxpack sign` does; the originals stay as they are. Where packages are
+    /// not signed when they are made, pass this each time: clients that check packages (gpgcheck=1) refuse those without
     #[arg(long, help_heading = "Signing")]
     pub sign_packages: bool,
     /// Make hard links to packages instead of copies, where the file system can and all may read them. The
@@ -108,24 +112,27 @@ pub struct Bringing {
     pub link: bool,
 }
 
+/// The heading of [`RepoSettings`].
+const SETTINGS: &str = "The repository";
+
 /// What a repository is called and how it is published.
 #[derive(Debug, Clone, ClapArgs)]
-#[command(next_help_heading = "The repository")]
+#[command(next_help_heading = SETTINGS)]
 pub struct RepoSettings {
     /// Name of the release train: the directory below dists/, and what stands in sources [default: stable]
     #[arg(long, value_name = "NAME", value_parser = word)]
     pub suite: Option<String>,
     /// Codename, where it is another than the suite
-    #[arg(long, value_name = "NAME", value_parser = word)]
+    #[arg(long, value_name = "NAME", value_parser = word_or_nothing)]
     pub codename: Option<String>,
     /// Who publishes. Files to be copied to clients are called after it [default: gfxpack]
     #[arg(long, value_name = "TEXT", value_parser = line)]
     pub origin: Option<String>,
-    /// What it is, for people and for apt's pinning [default: the origin]
+    /// What it is, for people and for apt's pinning; one that is the origin's text follows that [default: the origin]
     #[arg(long, value_name = "TEXT", value_parser = line)]
     pub label: Option<String>,
     /// What it is in a few words more, for people: Description of apt's Release
-    #[arg(long, value_name = "TEXT", value_parser = line)]
+    #[arg(long, value_name = "TEXT", value_parser = line_or_nothing)]
     pub description: Option<String>,
     /// Put .deb packages whose names match GLOB into a component NAME of their own, so that clients read the
     /// indices of their own groups only (repeatable; the first that matches counts) [default: all in main]
@@ -139,7 +146,7 @@ pub struct RepoSettings {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=3650))]
     pub valid_days: Option<u32>,
     /// Where clients find DIR, as https://repo.example.org/rocm; then .sources and .repo files are made
-    #[arg(long, value_name = "URL", value_parser = line)]
+    #[arg(long, value_name = "URL", value_parser = line_or_nothing)]
     pub url: Option<String>,
     /// Publications before the newest whose indices and packages stay, for clients in the middle of something
     /// [default: 3]
@@ -200,7 +207,9 @@ pub struct RepoCreate {
 /// with other bytes is refused, since clients and mirrors keep what they have. Which version is newest, clients
 /// decide by the format's own order, so older ones can be added later.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Example:\n  gfxpack repo add /srv/rocm out --sign-key release.key")]
+#[command(
+    after_help = "Example:\n  gfxpack repo add /srv/rocm out --sign-key release.key --sign-packages"
+)]
 pub struct RepoAdd {
     /// The repository
     #[arg(value_name = "DIR")]
@@ -240,6 +249,8 @@ pub struct RepoRemove {
 }
 
 /// Remove old versions: keep the newest of each package
+///
+/// What needs exactly a version that goes, goes with it: nobody could install it.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  gfxpack repo prune /srv/rocm --keep 5 --sign-key release.key")]
 pub struct RepoPrune {
@@ -279,13 +290,15 @@ pub struct RepoMerge {
 
 /// Change what a repository is called and how it is published, and publish it anew
 ///
-/// Takes the options of `create`: what is not given stays. Warns of what clients will stumble over: apt takes another
+/// Takes the options of `create`: what is not given stays. An empty text takes back --codename, --description or --url. Warns of what clients will stumble over: apt takes another
 /// Origin, Label or Codename only when somebody confirms it, and finds nothing under the name of an old suite.
 /// `repo list --json` shows the settings.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     gfxpack repo set /srv/rocm --valid-days 30 --keep-days 7 --sign-key release.key\n  \
+    gfxpack repo set /srv/rocm --url '' --sign-key release.key\n  \
     gfxpack repo set /srv/rocm --origin 'Example Inc.' --dry-run")]
+#[command(mut_args(without_default))]
 pub struct RepoSet {
     /// The repository
     #[arg(value_name = "DIR")]
@@ -316,6 +329,31 @@ pub struct RepoList {
     /// The repository
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+/// The help of an option that has a default elsewhere: here what is not given stays.
+fn without_default(arg: Arg) -> Arg {
+    if arg.get_help_heading() != Some(SETTINGS) {
+        return arg;
+    }
+    let cut = |text: &StyledStr| {
+        let text = text.to_string();
+        let (said, _) = text.split_once(" [default: ")?;
+        Some(said.to_owned())
+    };
+    let (short, long) = (arg.get_help().and_then(cut), arg.get_long_help().and_then(cut));
+    let arg = short.into_iter().fold(arg, |arg, text| arg.help(text));
+    long.into_iter().fold(arg, |arg, text| arg.long_help(text))
+}
+
+/// A word, or nothing to take it back.
+fn word_or_nothing(text: &str) -> Result<String, String> {
+    if text.is_empty() { Ok(String::new()) } else { word(text) }
+}
+
+/// A line, or nothing to take it back.
+fn line_or_nothing(text: &str) -> Result<String, String> {
+    if text.is_empty() { Ok(String::new()) } else { line(text) }
 }
 
 /// A word that can be a directory and stand in a list.

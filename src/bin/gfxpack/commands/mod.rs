@@ -18,6 +18,7 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
@@ -64,6 +65,12 @@ fn jobs_with(global: &Global, in_flight: fn(u64) -> u64) -> Jobs {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = global.jobs.map_or_else(cores, usize::from);
     Jobs::new(threads, global.memory.map_or(IN_FLIGHT, in_flight))
+}
+
+/// The time, in seconds since 1970. A check may ask for it and refuse: nothing that is made depends on the answer.
+fn clock() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// `SOURCE_DATE_EPOCH`, where it is set.

@@ -9,7 +9,7 @@ use gfxpack::repo::store::{Repository, Settings, State};
 use gfxpack::repo::work::{self, Action, Options, Outcome, Selector};
 use gfxpack::sign::Signer;
 
-use super::{count, jobs, sign, source_date};
+use super::{clock, count, jobs, sign, source_date};
 use crate::args::{
     Bringing, Global, Publishing, Rehearsal, Repo, RepoAction, RepoSettings, RepoSimple,
 };
@@ -25,10 +25,10 @@ pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
     match action {
         RepoAction::Create(args) => {
             let changing = changing(&args.publishing, Some(&args.bringing), None);
+            let settings = settings(&args.settings, None)?;
             let signer = changing.signer()?;
-            warn_of_no_key(signer.as_ref(), ui);
-            let settings = settings(&args.settings, None);
             let mut repository = Repository::create(&args.dir, settings)?;
+            warn_of_no_key(signer.as_ref(), ui);
             changing.done(&mut repository, Action::Add(&args.packages), signer.as_ref())
         }
         RepoAction::Add(args) => {
@@ -59,7 +59,7 @@ pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
                     .into());
             }
             let before = Repository::look(&args.dir)?.settings;
-            let settings = settings(&args.settings, Some(&before));
+            let settings = settings(&args.settings, Some(&before))?;
             let changing = changing(&args.publishing, None, Some(&args.rehearsal));
             changing.change(&args.dir, Action::Set(&settings))
         }
@@ -82,8 +82,8 @@ fn simple(args: &RepoSimple, global: &Global, ui: &Ui) -> Result<ExitCode> {
         return changing.change(dir, action);
     }
     let signer = changing.signer()?;
-    warn_of_no_key(signer.as_ref(), ui);
     let mut repository = Repository::create(dir, Settings::default())?;
+    warn_of_no_key(signer.as_ref(), ui);
     changing.done(&mut repository, action, signer.as_ref())
 }
 
@@ -96,22 +96,35 @@ fn warn_of_no_key(signer: Option<&Signer>, ui: &Ui) {
 }
 
 /// What was given, and of what was not that of before, or what is usual.
-fn settings(args: &RepoSettings, before: Option<&Settings>) -> Settings {
+fn settings(args: &RepoSettings, before: Option<&Settings>) -> Result<Settings, Error> {
     let args = args.clone();
     let mut settings = before.cloned().unwrap_or_default();
+    // A text that follows from another one.
+    let is_own = before.is_some_and(|before| before.label != before.origin);
     if let Some(suite) = args.suite {
         settings.suite = suite;
     }
     if let Some(origin) = args.origin {
         settings.origin = origin;
     }
-    // Only a new one is called after its origin: people pin packages by the label.
-    if let Some(label) = args.label.or_else(|| before.is_none().then(|| settings.origin.clone())) {
+    if let Some(label) = args.label.or_else(|| (!is_own).then(|| settings.origin.clone())) {
         settings.label = label;
     }
-    settings.codename = args.codename.or(settings.codename);
-    settings.description = args.description.or(settings.description);
-    settings.url = args.url.or(settings.url);
+    for (option, given, setting) in [
+        ("--codename", args.codename, &mut settings.codename),
+        ("--description", args.description, &mut settings.description),
+        ("--url", args.url, &mut settings.url),
+    ] {
+        match given {
+            // A variable of a script that is not set, rather than a wish.
+            Some(text) if text.is_empty() && before.is_none() => {
+                return Err(Error::usage(format!("the text of {option} is empty"))
+                    .hint("give one, or leave the option out"));
+            }
+            Some(text) => *setting = Some(text).filter(|text| !text.is_empty()),
+            None => {}
+        }
+    }
     if !args.component.is_empty() {
         settings.rules = args.component;
     }
@@ -124,7 +137,7 @@ fn settings(args: &RepoSettings, before: Option<&Settings>) -> Settings {
     settings.keep_publications = args.keep_publications.unwrap_or(settings.keep_publications);
     settings.keep_days = args.keep_days.unwrap_or(settings.keep_days);
     settings.rpm_compression = args.rpm_compression.unwrap_or(settings.rpm_compression);
-    settings
+    Ok(settings)
 }
 
 /// How repositories are changed.
@@ -187,6 +200,9 @@ impl Changing<'_> {
             link: self.bringing.is_some_and(|bringing| bringing.link),
             allow_partial: self.publishing.allow_partial,
             new_key: self.publishing.new_key,
+            now: Some(clock()),
+            // Who gives a date by hand may mean one of the past; a variable that a job has set is not looked at again.
+            allow_expired: self.publishing.date.is_some(),
         })
     }
 

@@ -1,15 +1,15 @@
 //! `gfxpack sign`, and what it shares with the commands that write packages
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use gfxpack::error::{Error, Errors, Result};
 use gfxpack::package::sign;
 use gfxpack::sign::Signer;
 use zeroize::Zeroizing;
 
-use super::{jobs, source_date};
+use super::{clock, jobs, source_date};
 use crate::args::{Global, Sign, Signing};
 use crate::output::Ui;
 
@@ -58,8 +58,7 @@ pub fn signer(args: &Signing) -> Result<Option<Signer>> {
         return Ok(None);
     };
     // The clock may refuse, but never changes what is written.
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    signer.check_at(now.map_or(0, |now| now.as_secs()))?;
+    signer.check_at(u64::try_from(clock()).unwrap_or_default())?;
     Ok(Some(signer))
 }
 
@@ -74,7 +73,18 @@ pub fn tell(signer: &Signer, ui: &Ui) {
 }
 
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
-    std::fs::read(path).map(Zeroizing::new).map_err(|e| Error::io("cannot read", path, e))
+    std::fs::read(path).map(Zeroizing::new).map_err(|e| unreadable(path, e))
+}
+
+/// A key file that cannot be read.
+pub fn unreadable(path: &Path, e: io::Error) -> Error {
+    let is_dir = e.kind() == io::ErrorKind::IsADirectory;
+    let fault = Error::io("cannot read", path, e);
+    if is_dir {
+        fault.hint("name a file, as `gpg --armor --output FILE --export-secret-keys KEYID` makes one; of public keys, --export")
+    } else {
+        fault
+    }
 }
 
 /// A variable that is set to something.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shards};
 use gfxpack::config::PackagingConfig;
@@ -18,7 +17,7 @@ use gfxpack::verify::{
 use globset::Glob;
 
 use super::package::install_prefix;
-use super::{count, jobs, source_date, split};
+use super::{clock, count, jobs, sign, source_date, split};
 use crate::args::{Global, Verify};
 use crate::output::{Ui, tell};
 use crate::table::printable;
@@ -70,12 +69,6 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// The time, in seconds since 1970. A check may ask for it: nothing that is made depends on the answer.
-fn clock() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
-}
-
 /// What the artifacts were made from: a shard, or a directory of shards.
 fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
     let listing =
@@ -93,7 +86,7 @@ fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
 
 /// The keys that signatures are checked against.
 fn keys(path: &Path) -> Result<Verifier> {
-    let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
+    let bytes = std::fs::read(path).map_err(|e| sign::unreadable(path, e))?;
     Ok(Verifier::from_keys(&bytes).map_err(|e| e.at(path))?)
 }
 
