@@ -63,3 +63,33 @@ pub(crate) mod bytes {
         }
     }
 }
+
+/// The same for a digest.
+pub(crate) mod digest {
+    use std::fmt;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(digest)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        deserializer.deserialize_bytes(Digest)
+    }
+
+    struct Digest;
+
+    impl Visitor<'_> for Digest {
+        type Value = [u8; 32];
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("32 bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<[u8; 32], E> {
+            bytes.try_into().map_err(|_| E::invalid_length(bytes.len(), &self))
+        }
+    }
+}

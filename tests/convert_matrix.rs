@@ -542,3 +542,45 @@ fn a_program_keeps_its_pt_phdr() {
         assert_eq!((has(&converted), removed == 0), (keeps, keeps), "{}", file.display());
     }
 }
+
+/// Behind the device code, in its segment, is a word that the loader writes to, in a section that says nobody does: the segment
+/// that is left of it has to stay writable.
+#[test]
+fn what_the_loader_writes_to_stays_writable() {
+    const PF_W: u32 = 2;
+    let dir = lab().dir.path().join("written");
+    fs::create_dir(&dir).unwrap();
+    let [source, script, library, converted] =
+        ["synthetic.c", "script.ld", "library", "converted"].map(|name| dir.join(name));
+    let word =
+        "__attribute__((section(\".after\"), used)) static const char *const after = text;\n";
+    let (before, main) = SYNTHETIC.split_once("static int one(void)").unwrap();
+    let main = main.replacen("text[0] == 'r'", "text[0] == 'r' && after[0] == 'r'", 1);
+    fs::write(&source, format!("{before}{word}static int one(void){main}")).unwrap();
+    let behind = "  .after : { *(.after) }\n} INSERT AFTER .bss;";
+    fs::write(&script, BEHIND_BSS.replace("} INSERT AFTER .bss;", behind)).unwrap();
+    let search = format!("-L{}", lab().runtime.display());
+    let with = format!("-Wl,-T,{}", script.display());
+    clang(
+        &["-x", "c", "-fuse-ld=bfd", "-shared", "-fPIC", "-DSIZE0=9000", "-DSIZE1=5000"],
+        &[&source],
+        &library,
+        &["-Wl,--build-id=sha1", &search, "-lamdhip64", &with],
+    );
+    // A linker that sees such a section says DT_TEXTREL, and the loader makes segments writable for a while.
+    let mut bytes = reader(&library);
+    let seen = image(&bytes);
+    let place = seen.sections.iter().position(|s| s.name == ".after").unwrap();
+    let flags = usize::try_from(seen.e_shoff).unwrap() + place * 64 + 8;
+    assert_eq!(bytes[flags] & 3, 3);
+    bytes[flags] &= !1;
+    fs::write(&library, &bytes).unwrap();
+    assert!(execute(&library, Use::Load).is_ok());
+    assert!(convert(&library, &converted, MARKER).unwrap() > 0);
+    let after = seen.section(".after").unwrap().sh_addr;
+    let new = image(&reader(&converted));
+    let (_, load) = new.loads().find(|(_, load)| load.memory_range().contains(&after)).unwrap();
+    assert!(load.memory_range().start > seen.section(".hip_fatbin").unwrap().sh_addr);
+    assert_eq!(load.p_flags & PF_W, PF_W);
+    assert!(sound(&converted, Use::Load));
+}

@@ -17,7 +17,7 @@ use super::image::{
     SHT_SYMTAB_SHNDX, Section, Segment, State, read_table,
 };
 use super::layout::{self, Layout, Mode, PF_W};
-use super::pointer::{Fixup, R_X86_64_RELATIVE, RELA_SIZE};
+use super::pointer::{self, Fixup, R_X86_64_RELATIVE, RELA_SIZE};
 use super::verify::{self, MAX_MARKER};
 use super::{ElfError, Piece, u16_at, u64_at};
 use crate::fatbin::wrapper::{Magic, WRAPPER_SIZE, Wrapper};
@@ -168,7 +168,7 @@ impl Converter<'_> {
         self.dynamic()?;
         self.wrappers(wrappers)?;
         self.move_bytes(marker, append, tail_start, &mut tail)?;
-        let segments = self.segments(append);
+        let segments = self.segments(append)?;
         for (i, section) in sections.iter_mut().enumerate() {
             if let Some(offset) = self.moved_offset(section.sh_addr, i, append) {
                 section.sh_offset = offset;
@@ -313,7 +313,7 @@ impl Converter<'_> {
         sections
     }
 
-    fn segments(&self, append: u64) -> Vec<Segment> {
+    fn segments(&self, append: u64) -> Result<Vec<Segment>, ElfError> {
         let layout = self.layout;
         let mut segments = self.image.segments.clone();
         for s in &mut segments {
@@ -364,10 +364,13 @@ impl Converter<'_> {
                 }
                 let end = old.memory_range().end;
                 let mut flags = old.p_flags;
-                for (segment, section) in [(PF_X, SHF_EXECINSTR), (PF_W, SHF_WRITE)] {
-                    if !has(section, kept, end) {
-                        flags &= !segment;
-                    }
+                if !has(SHF_EXECINSTR, kept, end) {
+                    flags &= !PF_X;
+                }
+                // Linkers give relocations to sections that nobody is to write to, where the segment is writable.
+                if !has(SHF_WRITE, kept, end) && !pointer::any_in(self.r, self.image, &(kept..end))?
+                {
+                    flags &= !PF_W;
                 }
                 let rest = Segment {
                     p_flags: flags,
@@ -395,6 +398,7 @@ impl Converter<'_> {
                 segments.insert(last.map_or(0, |i| i + 1), new);
             }
         }
+        // It stands before every PT_LOAD, so nothing that was inserted has moved it.
         if let Some(spare) = layout.spare {
             segments.remove(spare);
         }
@@ -411,7 +415,7 @@ impl Converter<'_> {
                 s.p_align /= 2;
             }
         }
-        segments
+        Ok(segments)
     }
 
     /// Renumbers the sections of symbols, and moves symbols that stand for moved sections.

@@ -15,6 +15,7 @@ use super::dynamic::{DT_RELA, DT_RELAENT, DT_RELASZ, DT_RELR, DT_RELRSZ, DT_SYMT
 use super::image::{ET_EXEC, Image, SHN_ABS, read_table};
 use super::{ElfError, u16_at, u32_at, u64_at};
 use crate::read_at::ReadAt;
+use std::ops::Range;
 
 pub(crate) const RELA_SIZE: u64 = 24;
 pub(crate) const R_X86_64_RELATIVE: u32 = 8;
@@ -93,12 +94,28 @@ pub fn read(r: &dyn ReadAt, image: &Image, vaddrs: &[u64]) -> Result<Vec<Pointer
     Ok(pointers)
 }
 
-fn read_rela(
+/// Whether the loader writes to a word that has some of these addresses.
+pub(crate) fn any_in(r: &dyn ReadAt, image: &Image, range: &Range<u64>) -> Result<bool, ElfError> {
+    let dynamic = Dynamic::read_entries(r, image)?;
+    let mut any = false;
+    let mut look = |vaddr: u64| any |= vaddr < range.end && range.start < vaddr.saturating_add(8);
+    for_each_rela(r, image, &dynamic, |_, _, entry| {
+        look(u64_at(entry, 0));
+        Ok(())
+    })?;
+    for_each_relr(r, image, &dynamic, |vaddr, _, _| {
+        look(vaddr);
+        Ok(())
+    })?;
+    Ok(any)
+}
+
+/// Gives `visit` each entry of DT_RELA, with its place in the table and its file offset.
+fn for_each_rela(
     r: &dyn ReadAt,
     image: &Image,
     dynamic: &Dynamic,
-    find: impl Fn(u64) -> Option<usize>,
-    pointers: &mut [Pointer],
+    mut visit: impl FnMut(u64, u64, &[u8]) -> Result<(), ElfError>,
 ) -> Result<(), ElfError> {
     let Some((table, size)) = table(image, dynamic, "DT_RELA", DT_RELA, DT_RELASZ)? else {
         return Ok(());
@@ -112,37 +129,48 @@ fn read_rela(
     for first in (0..count).step_by(BLOCK_STEP) {
         let at = table + first * RELA_SIZE;
         let block = read_table(r, "relocations", at, BLOCK.min(count - first), RELA_SIZE)?;
-        for (i, entry) in block.chunks_exact(24).enumerate() {
-            let Some(found) = find(u64_at(entry, 0)) else { continue };
-            let index = first + i as u64;
-            let rela = table + index * RELA_SIZE;
-            let pointer = &mut pointers[found];
-            if pointer.fixup != Fixup::Stored {
-                let found = format!("a second relocation on the word at {:#x}", pointer.vaddr);
-                let expected = "one".to_owned();
-                return Err(ElfError::Field {
-                    field: "r_offset".into(),
-                    offset: rela,
-                    found,
-                    expected,
-                });
-            }
-            let addend = u64_at(entry, 16);
-            let (kind, symbol) = (u32_at(entry, 8), u32_at(entry, 12));
-            (pointer.value, pointer.fixup) = match kind {
-                R_X86_64_RELATIVE => (addend, Fixup::Relative { rela }),
-                R_X86_64_64 => {
-                    let value = symbol_value(r, image, dynamic, symbol, rela)?;
-                    (value.wrapping_add(addend), Fixup::Symbol { rela, index })
-                }
-                _ => {
-                    let expected = "R_X86_64_RELATIVE or R_X86_64_64";
-                    return Err(ElfError::field("r_info type", rela + 8, kind, expected));
-                }
-            };
+        for (index, entry) in (first..).zip(block.chunks_exact(24)) {
+            visit(index, table + index * RELA_SIZE, entry)?;
         }
     }
     Ok(())
+}
+
+fn read_rela(
+    r: &dyn ReadAt,
+    image: &Image,
+    dynamic: &Dynamic,
+    find: impl Fn(u64) -> Option<usize>,
+    pointers: &mut [Pointer],
+) -> Result<(), ElfError> {
+    for_each_rela(r, image, dynamic, |index, rela, entry| {
+        let Some(found) = find(u64_at(entry, 0)) else { return Ok(()) };
+        let pointer = &mut pointers[found];
+        if pointer.fixup != Fixup::Stored {
+            let found = format!("a second relocation on the word at {:#x}", pointer.vaddr);
+            let expected = "one".to_owned();
+            return Err(ElfError::Field {
+                field: "r_offset".into(),
+                offset: rela,
+                found,
+                expected,
+            });
+        }
+        let addend = u64_at(entry, 16);
+        let (kind, symbol) = (u32_at(entry, 8), u32_at(entry, 12));
+        (pointer.value, pointer.fixup) = match kind {
+            R_X86_64_RELATIVE => (addend, Fixup::Relative { rela }),
+            R_X86_64_64 => {
+                let value = symbol_value(r, image, dynamic, symbol, rela)?;
+                (value.wrapping_add(addend), Fixup::Symbol { rela, index })
+            }
+            _ => {
+                let expected = "R_X86_64_RELATIVE or R_X86_64_64";
+                return Err(ElfError::field("r_info type", rela + 8, kind, expected));
+            }
+        };
+        Ok(())
+    })
 }
 
 fn symbol_value(
@@ -170,14 +198,15 @@ fn symbol_value(
     Ok(u64_at(&entry, 8))
 }
 
+/// Gives `visit` each word that DT_RELR is for, with the file offset of the entry and what that is.
+///
 /// An entry is an address when its lowest bit is 0: the word there, and the next word is where the
 /// bit maps that follow begin; else a map of the next 63 words.
-fn read_relr(
+fn for_each_relr(
     r: &dyn ReadAt,
     image: &Image,
     dynamic: &Dynamic,
-    find: impl Fn(u64) -> Option<usize>,
-    pointers: &mut [Pointer],
+    mut visit: impl FnMut(u64, u64, u64) -> Result<(), ElfError>,
 ) -> Result<(), ElfError> {
     let Some((table, size)) = table(image, dynamic, "DT_RELR", DT_RELR, DT_RELRSZ)? else {
         return Ok(());
@@ -188,29 +217,37 @@ fn read_relr(
         let at = table + first * 8;
         let block = read_table(r, "packed relocations", at, BLOCK.min(count - first), 8)?;
         for (i, entry) in block.chunks_exact(8).enumerate() {
-            let entry = u64_at(entry, 0);
-            let mut relocate = |vaddr: u64| -> Result<(), ElfError> {
-                let Some(found) = find(vaddr) else { return Ok(()) };
-                if pointers[found].fixup != Fixup::Stored {
-                    let at = at + i as u64 * 8;
-                    let expected = format!("no second relocation on the word at {vaddr:#x}");
-                    return Err(ElfError::field("packed relocation", at, entry, expected));
-                }
-                pointers[found].fixup = Fixup::Relr;
-                Ok(())
-            };
+            let (at, entry) = (at + i as u64 * 8, u64_at(entry, 0));
             if entry & 1 == 0 {
-                relocate(entry)?;
+                visit(entry, at, entry)?;
                 next = entry.wrapping_add(8);
             } else {
                 for bit in (0..63).filter(|bit| entry >> (bit + 1) & 1 == 1) {
-                    relocate(next.wrapping_add(bit * 8))?;
+                    visit(next.wrapping_add(bit * 8), at, entry)?;
                 }
                 next = next.wrapping_add(63 * 8);
             }
         }
     }
     Ok(())
+}
+
+fn read_relr(
+    r: &dyn ReadAt,
+    image: &Image,
+    dynamic: &Dynamic,
+    find: impl Fn(u64) -> Option<usize>,
+    pointers: &mut [Pointer],
+) -> Result<(), ElfError> {
+    for_each_relr(r, image, dynamic, |vaddr, at, entry| {
+        let Some(found) = find(vaddr) else { return Ok(()) };
+        if pointers[found].fixup != Fixup::Stored {
+            let expected = format!("no second relocation on the word at {vaddr:#x}");
+            return Err(ElfError::field("packed relocation", at, entry, expected));
+        }
+        pointers[found].fixup = Fixup::Relr;
+        Ok(())
+    })
 }
 
 /// File offset and size of a table that two entries of the dynamic section describe.

@@ -47,7 +47,9 @@ pub use share::in_flight;
 use spec::Package;
 
 /// The two package formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum Format {
     /// Debian's.
     Deb,

@@ -510,11 +510,13 @@ pub(super) fn preamble_fault(package: &Package, templates: &Templates, what: &st
 
 /// Lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("a string takes all");
-        hex
-    })
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let mut hex = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        hex.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    hex
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use globset::Glob;
 
+use super::brief::Package;
 use super::intake::Waiting;
-use super::record::{Record, Relations};
+use super::record::Relations;
 use super::store::{State, Stored};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
@@ -24,7 +25,7 @@ pub(super) struct Change {
     /// Which of them are new.
     pub added: Vec<Waiting>,
     /// Which are left out.
-    pub removed: Vec<Arc<Record>>,
+    pub removed: Vec<Arc<Package>>,
     /// How many of those to add were there.
     pub same: usize,
 }
@@ -36,7 +37,7 @@ fn sorted(mut packages: Vec<Stored>) -> Vec<Stored> {
 
 type Key = (Format, String, String, String);
 
-fn key(record: &Record) -> Key {
+fn key(record: &Package) -> Key {
     (record.format(), record.name.clone(), record.version.clone(), record.arch.clone())
 }
 
@@ -127,7 +128,7 @@ impl Selector {
         Ok(Self { text: text.to_owned(), name: name.compile_matcher(), version })
     }
 
-    fn is_of(&self, record: &Record) -> bool {
+    fn is_of(&self, record: &Package) -> bool {
         let version = self.version.as_ref();
         self.name.is_match(&record.name) && version.is_none_or(|version| *version == record.version)
     }
@@ -168,7 +169,7 @@ pub(super) fn remove(
 
 /// Keeps the `keep` newest versions of each name and architecture, and of those what can still be installed: what needs exactly a
 /// version that goes, goes with it, as the last version of a package that is no longer made.
-pub(super) fn prune(state: &State, keep: usize) -> Change {
+pub(super) fn prune(state: &State, keep: usize) -> Result<Change> {
     let mut count: BTreeMap<(Format, &str, &str), usize> = BTreeMap::new();
     let mut goes = vec![false; state.packages.len()];
     // Versions of a name come in their order, so the newest are last.
@@ -179,7 +180,7 @@ pub(super) fn prune(state: &State, keep: usize) -> Change {
         *goes = *seen > keep;
     }
     if goes.contains(&true) {
-        follow(&state.packages, &mut goes);
+        follow(&state.packages, &mut goes)?;
     }
     let mut change = Change::default();
     for (stored, goes) in state.packages.iter().zip(goes) {
@@ -189,13 +190,13 @@ pub(super) fn prune(state: &State, keep: usize) -> Change {
             change.packages.push(stored.clone());
         }
     }
-    change
+    Ok(change)
 }
 
 /// Lets go what needs exactly a version of which the last package goes.
-fn follow(packages: &[Stored], goes: &mut [bool]) {
-    let relations: Vec<Relations> =
-        packages.iter().map(|stored| stored.record.relations()).collect();
+fn follow(packages: &[Stored], goes: &mut [bool]) -> Result<()> {
+    let relations = packages.iter().map(|stored| stored.record.part.relations());
+    let relations = relations.collect::<Result<Vec<Relations>>>()?;
     // Packages by what they are called and provide, with the version that they have so.
     let mut met_by: HashMap<_, Vec<_>> = HashMap::new();
     for (number, (stored, relations)) in packages.iter().zip(&relations).enumerate() {
@@ -227,7 +228,7 @@ fn follow(packages: &[Stored], goes: &mut [bool]) {
             }
         }
         if !more {
-            return;
+            return Ok(());
         }
     }
 }

@@ -24,9 +24,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Record, Relations};
+use super::brief::Package;
+use super::record::Relations;
 use super::store::{State, Stored};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::package::Format;
 use crate::package::spec::{Op, Relation};
 use crate::package::version::{compare, meets};
@@ -55,7 +56,7 @@ impl Left {
     }
 
     /// One of those that leave now, unless it needs nothing exactly.
-    fn of(record: &Record, needs: Vec<Vec<Relation>>) -> Option<Self> {
+    fn of(record: &Package, needs: Vec<Vec<Relation>>) -> Option<Self> {
         let (name, version, arch) =
             (record.name.clone(), record.version.clone(), record.arch.clone());
         let rpm = record.format() == Format::Rpm;
@@ -77,7 +78,7 @@ pub(super) struct Checked {
 /// The newest packages that one kind of client sees.
 struct Newest<'a> {
     format: Format,
-    packages: BTreeMap<&'a str, (&'a Record, Relations)>,
+    packages: BTreeMap<&'a str, (&'a Package, Relations)>,
     /// Names of packages of any version, and what the newest provide.
     names: HashSet<String>,
     /// Versions by name that the newest ones provide, their own among them.
@@ -88,8 +89,8 @@ struct Newest<'a> {
 
 impl<'a> Newest<'a> {
     /// Of packages of one format; `known` are names that count as this repository's as well.
-    fn of(packages: &[&'a Record], format: Format, known: HashSet<String>) -> Self {
-        let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
+    fn of(packages: &[&'a Package], format: Format, known: HashSet<String>) -> Result<Self> {
+        let mut newest: BTreeMap<&str, &Package> = BTreeMap::new();
         let mut names = known;
         for &record in packages {
             names.insert(record.name.clone());
@@ -98,8 +99,10 @@ impl<'a> Newest<'a> {
                 *best = record;
             }
         }
-        let packages: BTreeMap<&str, (&Record, Relations)> =
-            newest.into_iter().map(|(name, record)| (name, (record, record.relations()))).collect();
+        let mut packages: BTreeMap<&str, (&Package, Relations)> = BTreeMap::new();
+        for (name, record) in newest {
+            packages.insert(name, (record, record.part.relations()?));
+        }
         let mut provided: HashMap<String, Vec<Option<String>>> = HashMap::new();
         let mut replaced: HashMap<String, Vec<(String, Relation)>> = HashMap::new();
         for (record, relations) in packages.values() {
@@ -116,7 +119,7 @@ impl<'a> Newest<'a> {
                 replaced.entry(old.name.clone()).or_default().push(by);
             }
         }
-        Self { format, packages, names, provided, replaced }
+        Ok(Self { format, packages, names, provided, replaced })
     }
 
     fn satisfies(&self, relation: &Relation) -> bool {
@@ -193,12 +196,12 @@ fn common(format: Format) -> &'static str {
 }
 
 /// What of each architecture's packages clients see together.
-fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Record>> {
+fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Package>> {
     let of_format: BTreeSet<Format> =
         packages.iter().map(|stored| stored.record.format()).collect();
-    let mut views: BTreeMap<(Format, &str), Vec<&Record>> = BTreeMap::new();
+    let mut views: BTreeMap<(Format, &str), Vec<&Package>> = BTreeMap::new();
     for format in of_format {
-        let of: Vec<&Record> =
+        let of: Vec<&Package> =
             packages.iter().map(|one| &*one.record).filter(|one| one.format() == format).collect();
         let mut archs: BTreeSet<&str> = of.iter().map(|record| record.arch.as_str()).collect();
         if archs.len() > 1 {
@@ -214,7 +217,7 @@ fn views(packages: &[Stored]) -> BTreeMap<(Format, &str), Vec<&Record>> {
 }
 
 /// Checks what would become of `before` with these packages.
-pub(super) fn check(before: &State, after: &[Stored]) -> Checked {
+pub(super) fn check(before: &State, after: &[Stored]) -> Result<Checked> {
     let mut told: BTreeSet<Obstacle> = BTreeSet::new();
     let mut known: BTreeSet<String> = BTreeSet::new();
     let key = |one: &Left| (one.format(), one.name.clone(), one.arch.clone());
@@ -228,9 +231,9 @@ pub(super) fn check(before: &State, after: &[Stored]) -> Checked {
     for (format, arch) in seen {
         let old = old_views.get(&(format, arch)).unwrap_or(&nothing);
         let packages = new_views.get(&(format, arch)).unwrap_or(&nothing);
-        let old = Newest::of(old, format, HashSet::new());
+        let old = Newest::of(old, format, HashSet::new())?;
         // What was here and is not any more does not come from elsewhere.
-        let newest = Newest::of(packages, format, old.names.clone());
+        let newest = Newest::of(packages, format, old.names.clone())?;
         for (record, relations) in newest.packages.values() {
             if newest.is_replaced(&record.name, &record.version) {
                 continue;
@@ -284,7 +287,7 @@ pub(super) fn check(before: &State, after: &[Stored]) -> Checked {
     }
     left.retain(|key, _| !forgotten.contains(key));
     let left = left.into_values().collect();
-    Checked { faults: faults(told), known: known.into_iter().collect(), left }
+    Ok(Checked { faults: faults(told), known: known.into_iter().collect(), left })
 }
 
 /// Faults, the first of them one by one.

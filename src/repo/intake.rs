@@ -1,17 +1,17 @@
 //! Bringing package files in: each is copied, digested and read, and waits in `.gfxpack/incoming` until the
-//! publication is about to be decided. The input is only read.
+//! publication is about to be decided; one that is to have a second name waits where it is. The input is only read.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::env;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest, Sha256};
 
+use super::publish::Identity;
 use super::record::{Facts, Record};
 use super::store::{OWN, Places, Settings, Stored, mtime};
 use super::{apt, components, publish, rpm};
@@ -44,6 +44,8 @@ pub(super) struct Waiting {
     pub stored: Stored,
     /// Where it is.
     pub file: PathBuf,
+    /// Whether it stays there, and a second name of it is to be made: of which file.
+    link: Option<Identity>,
     /// Where it came from.
     pub source: PathBuf,
 }
@@ -173,11 +175,12 @@ pub(super) fn bring(
     }
     let components = components::Rules::new(settings)?;
     monitor.begin("reading packages", inputs.iter().map(|input| input.size).sum());
+    let dev = fs::metadata(&places.dir).ok().map(|metadata| metadata.dev());
     let number = AtomicUsize::new(0);
     let done = jobs.drive(&inputs, |input| {
         monitor.at(&input.path.to_string_lossy());
         let file = incoming.join(number.fetch_add(1, Ordering::Relaxed).to_string());
-        let waiting = one(input, file, options, &components);
+        let waiting = one(input, file, options, &components, dev);
         monitor.advance(input.size);
         waiting
     });
@@ -198,16 +201,20 @@ fn one(
     file: PathBuf,
     options: Options<'_>,
     components: &components::Rules,
+    dev: Option<u64>,
 ) -> Result<Waiting> {
     let Input { path, format, .. } = input;
     let signer = options.rpm_signer.filter(|_| *format == Format::Rpm);
-    let stays = options.only_look && signer.is_none();
-    let file = if stays { path.clone() } else { file };
-    let mut read = if stays {
-        Digested::of(&file, |_| Ok(()))?
-    } else {
-        copy(path, &file, options.link && signer.is_none())?
+    let is_whole = signer.is_none();
+    let target = (options.link && is_whole).then(|| linkable(path, dev?)).flatten();
+    let is_linked = target.is_some() && !options.only_look;
+    let stays = is_linked || options.only_look && is_whole;
+    let file = match target {
+        Some(target) => target,
+        None if stays => path.clone(),
+        None => file,
     };
+    let mut read = if stays { Digested::of(&file, |_| Ok(()))? } else { copy(path, &file)? };
     if let Some(known) = options.known.and_then(|known| known.get(path))
         && *known != read.sha256
     {
@@ -222,8 +229,9 @@ fn one(
         sign::file(&file, signer, None)?;
         read = Digested::of(&file, |_| Ok(()))?;
     }
-    let (size, sha256) = (read.size, read.sha256);
+    let (size, sha256, seen) = (read.size, read.sha256, read.seen);
     let (mtime, facts) = match read.whole {
+        Some(bytes) if stays => (seen.mtime, facts(*format, &bytes)),
         Some(bytes) => (file_time(&file)?, facts(*format, &bytes)),
         None => {
             let (open, size, mtime) = open(&file)?;
@@ -256,7 +264,9 @@ fn one(
         built: facts.built,
         part: facts.part,
     };
-    Ok(Waiting { stored: Stored { record: record.into(), mtime }, file, source: path.clone() })
+    let record = record.brief()?.into();
+    let link = is_linked.then_some(seen);
+    Ok(Waiting { stored: Stored { record, mtime }, file, link, source: path.clone() })
 }
 
 fn facts(format: Format, reader: &dyn ReadAt) -> Result<Facts, PackageError> {
@@ -278,25 +288,23 @@ fn open(file: &Path) -> Result<(File, u64, i64), Error> {
     Ok((open, metadata.len(), mtime(&metadata)))
 }
 
-/// Links a file that a server of another user may read; of a symbolic link, what that leads to.
-fn link_readable(from: &Path, to: &Path) -> io::Result<()> {
-    let mut metadata = fs::symlink_metadata(from)?;
-    let mut target = Cow::Borrowed(from);
+/// The file to make a second name of, if that is possible on the device `dev`: one that a server of another user may read; of
+/// a symbolic link, what that leads to.
+fn linkable(from: &Path, dev: u64) -> Option<PathBuf> {
+    let mut metadata = fs::symlink_metadata(from).ok()?;
+    let mut target = from.to_owned();
     if metadata.is_symlink() {
-        target = from.canonicalize()?.into();
-        metadata = target.metadata()?;
+        target = from.canonicalize().ok()?;
+        metadata = target.metadata().ok()?;
     }
     if metadata.permissions().mode() & 0o004 == 0 {
-        return Err(io::ErrorKind::PermissionDenied.into());
+        return None;
     }
-    fs::hard_link(target, to)
+    (metadata.dev() == dev).then_some(target)
 }
 
-/// Copies or links a file, and reads it.
-fn copy(from: &Path, to: &Path, link: bool) -> Result<Digested, Error> {
-    if link && link_readable(from, to).is_ok() {
-        return Digested::of(to, |_| Ok(()));
-    }
+/// Copies a file, and reads it.
+fn copy(from: &Path, to: &Path) -> Result<Digested, Error> {
     let cannot = |e| Error::output("cannot write", to, e);
     let mut out = File::create(to).map_err(cannot)?;
     // A server of another user reads it.
@@ -313,6 +321,8 @@ pub(super) fn digest(path: &Path) -> Result<[u8; 32], Error> {
 struct Digested {
     size: u64,
     sha256: [u8; 32],
+    /// Which file it was before it was read.
+    seen: Identity,
     /// Its content, where that is small: it need not be read again.
     whole: Option<Vec<u8>>,
 }
@@ -327,8 +337,8 @@ impl Digested {
         let mut input = File::open(path).map_err(|e| Error::io("cannot open", path, e))?;
         // No more memory than is needed: thousands of large pieces are given to the system and taken back. One byte
         // more shows the end.
-        let expected = input.metadata().map_err(cannot)?.len();
-        let room = usize::try_from(expected).unwrap_or(PIECE).min(PIECE) + 1;
+        let seen = Identity::of(&input.metadata().map_err(cannot)?);
+        let room = usize::try_from(seen.size).unwrap_or(PIECE).min(PIECE) + 1;
         let mut buffer = vec![0; room];
         let (mut sha256, mut size, mut filled) = (Sha256::new(), 0_u64, 0);
         loop {
@@ -342,7 +352,7 @@ impl Digested {
                 let is_whole = size == filled as u64;
                 buffer.truncate(filled);
                 let sha256 = sha256.finalize().into();
-                return Ok(Self { size, sha256, whole: is_whole.then_some(buffer) });
+                return Ok(Self { size, sha256, seen, whole: is_whole.then_some(buffer) });
             }
             if filled == buffer.len() {
                 // More than was expected, or than a piece: what is read is not kept.
@@ -355,5 +365,7 @@ impl Digested {
 
 /// What goes into the pool when it is published.
 pub(super) fn arrival(waiting: Waiting) -> publish::Arrival {
-    publish::Arrival { from: waiting.file, to: waiting.stored.record.file() }
+    let Waiting { stored, file, link, .. } = waiting;
+    let (to, sha256) = (stored.record.file(), stored.record.sha256);
+    publish::Arrival { from: file, to, link: link.map(|seen| (seen, sha256)) }
 }

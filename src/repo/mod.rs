@@ -17,10 +17,12 @@
 //! Nothing here looks at the clock: the date of a publication is given, or follows from the packages.
 
 pub mod apt;
+pub mod brief;
 mod change;
 mod closed;
 mod components;
 mod intake;
+mod pieces;
 pub mod publish;
 pub mod record;
 pub mod rpm;
@@ -30,6 +32,8 @@ mod trust;
 pub mod work;
 
 pub(crate) use crate::package::render::hex;
+
+pub use pieces::Block;
 
 use crate::package::Format;
 
@@ -49,7 +53,7 @@ pub struct Indices {
     /// everything else last (`InRelease`, `repomd.xml`).
     pub fixed: Vec<Fixed>,
     /// Pieces of compressed indices, which those of the next publication may have as well.
-    pub blocks: Vec<apt::Block>,
+    pub blocks: Vec<Block>,
 }
 
 /// An index whose name follows from its content.

@@ -20,14 +20,16 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::closed::Left;
-use super::store::{OWN, Old, Places, Repository, Settings, State, Stored};
-use super::{Content, Fixed, Indices};
+use super::store::{OWN, Old, Places, Repository, Settings, State, Stored, mtime};
+use super::{Content, Fixed, Indices, intake};
 use crate::error::{Error, Result};
+use crate::jobs::Jobs;
 use crate::msgpack;
 
 /// The new state, in the directory of a publication.
@@ -78,6 +80,27 @@ pub struct Arrival {
     pub from: PathBuf,
     /// Where it goes, below the repository's directory.
     pub to: String,
+    /// Where it stays, and a second name is to be made: which file it was when it was read, and the SHA-256 of that.
+    pub link: Option<(Identity, [u8; 32])>,
+}
+
+/// What tells that a file is still the one that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    dev: u64,
+    ino: u64,
+    /// In bytes.
+    pub(super) size: u64,
+    /// In nanoseconds since 1970.
+    pub(super) mtime: i64,
+}
+
+impl Identity {
+    /// That of a file.
+    pub fn of(metadata: &fs::Metadata) -> Self {
+        let (dev, ino) = (metadata.dev(), metadata.ino());
+        Self { dev, ino, size: metadata.len(), mtime: mtime(metadata) }
+    }
 }
 
 /// What a publication changed.
@@ -121,6 +144,7 @@ pub fn publish(
     next: Next,
     mut indices: Vec<Indices>,
     arrivals: Vec<Arrival>,
+    jobs: &Jobs,
 ) -> Result<Published> {
     let places = repository.places.clone();
     indices.push(gone(&repository.state, &indices));
@@ -130,11 +154,14 @@ pub fn publish(
     let mut new = Vec::new();
     for arrival in arrivals {
         let to = places.dir.join(&arrival.to);
-        put(&arrival.from, &to)?;
+        match arrival.link {
+            None => put(&arrival.from, &to)?,
+            Some((seen, sha256)) => second_name(&places, &arrival.from, &to, seen, sha256)?,
+        }
         new.push(to);
     }
     let mut plan = Plan { places: Vec::new(), remove };
-    prepare(&places, indices, &state, &mut plan, &mut new)?;
+    prepare(&places, indices, (&state, jobs), &mut plan, &mut new)?;
     decide(&places, &new)?;
     finish(&places)?;
     let published = Published { publication: state.publication, date, removed_files: plan.remove };
@@ -259,7 +286,7 @@ fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<St
 fn prepare(
     places: &Places,
     indices: Vec<Indices>,
-    state: &State,
+    (state, jobs): (&State, &Jobs),
     plan: &mut Plan,
     new: &mut Vec<PathBuf>,
 ) -> Result<()> {
@@ -304,7 +331,7 @@ fn prepare(
     // What cannot be done must not be decided.
     plan.check()?;
     new.extend([part.join(STATE), part.join(PLAN)]);
-    state.write(&part.join(STATE))?;
+    state.write(&part.join(STATE), jobs)?;
     let bytes = rmp_serde::to_vec(&plan)
         .map_err(|e| Error::failed("cannot encode the plan of the publication").because(e))?;
     write(&part.join(PLAN), &bytes)
@@ -387,6 +414,39 @@ fn put(from: &Path, to: &Path) -> Result<()> {
     .map_err(|e| Error::output("cannot move a file to its place", to, e).into())
 }
 
+/// Makes a second name of a package, or a copy where the file system has none.
+fn second_name(
+    places: &Places,
+    from: &Path,
+    to: &Path,
+    seen: Identity,
+    sha256: [u8; 32],
+) -> Result<()> {
+    remove_file(to)?;
+    let mut linked = fs::hard_link(from, to);
+    if let Some(dir) = to.parent().filter(|dir| linked.is_err() && !dir.exists()) {
+        fs::create_dir_all(dir).map_err(|e| Error::output("cannot make", dir, e))?;
+        linked = fs::hard_link(from, to);
+    }
+    let is_same = if linked.is_ok() {
+        fs::metadata(to).is_ok_and(|metadata| Identity::of(&metadata) == seen)
+    } else {
+        let copy = places.incoming().join("copy");
+        fs::copy(from, &copy).map_err(|e| Error::output("cannot copy to", &copy, e))?;
+        let is_same = intake::digest(&copy)? == sha256;
+        put(&copy, to)?;
+        is_same
+    };
+    if is_same {
+        return Ok(());
+    }
+    remove_file(to)?;
+    Err(Error::failed("was changed while it was added")
+        .at(from)
+        .hint("add it again when nobody writes it any more")
+        .into())
+}
+
 /// Writes a new file. One that is there may be a second name of a published one, and is not touched.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     remove_file(path)?;
@@ -439,6 +499,10 @@ mod tests {
     use super::super::Named;
     use super::*;
 
+    fn jobs() -> Jobs {
+        Jobs::new(1, 64 << 20)
+    }
+
     fn settings() -> Settings {
         Settings { keep_publications: 1, keep_days: 0, ..Settings::default() }
     }
@@ -464,13 +528,31 @@ mod tests {
             .map(|name| fs::read_to_string(dir.join("deb/dists").join(name)).ok())
     }
 
+    #[test]
+    fn a_second_name_is_that_of_the_file_that_was_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { dir: dir.path().to_owned() };
+        let (from, to) = (dir.path().join("a.deb"), dir.path().join("deb/pool/a.deb"));
+        fs::write(&from, "one").unwrap();
+        let seen = Identity::of(&fs::metadata(&from).unwrap());
+        second_name(&places, &from, &to, seen, [0; 32]).unwrap();
+        assert_eq!(Identity::of(&fs::metadata(&to).unwrap()), seen);
+        // Another file of its size under its name.
+        let other = dir.path().join("other");
+        fs::write(&other, "two").unwrap();
+        fs::rename(&other, &from).unwrap();
+        let error = second_name(&places, &from, &to, seen, [0; 32]).unwrap_err().to_string();
+        assert!(error.contains("was changed while it was added"), "{error}");
+        assert!(!to.exists() && from.exists());
+    }
+
     fn is(text: &str) -> Option<String> {
         Some(text.to_owned())
     }
 
     fn next(repository: &mut Repository, text: &str, date: i64) {
         let next = to_come(&repository.state, date);
-        publish(repository, next, vec![indices(text)], Vec::new()).unwrap();
+        publish(repository, next, vec![indices(text)], Vec::new(), &jobs()).unwrap();
     }
 
     /// A publication without packages.
@@ -491,7 +573,8 @@ mod tests {
         let next = to_come(&repository.state, 2);
         let (state, remove) = next_state(&repository.state, next, &indices);
         let mut plan = Plan { places: Vec::new(), remove };
-        prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
+        prepare(&repository.places, indices, (&state, &jobs()), &mut plan, &mut Vec::new())
+            .unwrap();
         plan
     }
 

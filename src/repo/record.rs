@@ -4,14 +4,15 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use super::brief::Brief;
 use super::{apt, root, rpm};
 use crate::package::Format;
 use crate::package::spec::Relation;
 use crate::package::version;
 
-/// A package of a repository.
+/// A package of a repository. What indices say of it beside is all there ([`Part`]), or in a [`Brief`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct Record<P = Part> {
     /// As the format spells it: `rocblas-gfx110x` in a `.deb`, `rocblas-gfx110X` in an `.rpm`.
     pub name: String,
     /// With release, and with the epoch where there is one other than 0: `7.1.0-1`, `1:2-3`.
@@ -23,11 +24,12 @@ pub struct Record {
     /// Size of the file in bytes.
     pub size: u64,
     /// SHA-256 of the file.
+    #[serde(with = "crate::msgpack::digest")]
     pub sha256: [u8; 32],
     /// When the package was built, in seconds since 1970, as it says itself.
     pub built: i64,
     /// What only its format has.
-    pub part: Part,
+    pub part: P,
 }
 
 /// What a package says of itself, before it has a place in a repository. See [`Record`].
@@ -55,7 +57,7 @@ pub enum Part {
 }
 
 /// The relations that decide who can be installed with whom, in one form for both formats.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relations {
     /// All of these are needed (`Pre-Depends`, `Depends`; `Requires`), each with its alternatives. What cannot be
     /// said so (rich relations of an `.rpm`, capabilities of rpm itself) is left out.
@@ -66,26 +68,46 @@ pub struct Relations {
     pub replaces: Vec<Relation>,
 }
 
-impl Record {
+/// What tells the format of a package.
+pub trait HasFormat {
     /// The format of its file.
-    pub fn format(&self) -> Format {
-        match self.part {
-            Part::Deb(_) => Format::Deb,
-            Part::Rpm(_) => Format::Rpm,
+    fn format(&self) -> Format;
+}
+
+impl HasFormat for Part {
+    fn format(&self) -> Format {
+        match self {
+            Self::Deb(_) => Format::Deb,
+            Self::Rpm(_) => Format::Rpm,
         }
     }
+}
 
-    /// Its file below the repository's directory, with `/`: `deb/pool/main/r/…`.
-    pub fn file(&self) -> String {
-        format!("{}/{}", root(self.format()), self.path)
+impl HasFormat for Brief {
+    fn format(&self) -> Format {
+        self.format
     }
+}
 
+impl Record<Part> {
     /// The relations that decide about upgrades.
     pub fn relations(&self) -> Relations {
         match &self.part {
             Part::Deb(part) => part.relations(),
             Part::Rpm(part) => part.relations(),
         }
+    }
+}
+
+impl<P: HasFormat> Record<P> {
+    /// The format of its file.
+    pub fn format(&self) -> Format {
+        self.part.format()
+    }
+
+    /// Its file below the repository's directory, with `/`: `deb/pool/main/r/…`.
+    pub fn file(&self) -> String {
+        format!("{}/{}", root(self.format()), self.path)
     }
 
     /// The order of records in a repository and in its indices: by format, name, version in the format's own

@@ -1,11 +1,12 @@
 //! The state of a repository between runs: `.gfxpack/state`.
 //!
 //! ```text
-//! gfxpack repository 1\n        what it is
-//! zstd( MessagePack( State ) )  with zstd's own checksum
+//! gfxpack repository 2\n                  what it is
+//! zstd( MessagePack( State, chunks ) )    with zstd's own checksum
 //! ```
 //!
-//! It is a file of a few megabytes for thousands of packages, which is read in less time than one of them. A
+//! It is a file of a few megabytes for thousands of packages. What only their indices say is in chunks ([`super::brief`]),
+//! which are not looked into before somebody asks. A
 //! run that changes the repository holds the lock `.gfxpack/lock`. What a run that was killed had under way is
 //! finished or dropped by the next one that changes something: see [`super::publish`].
 
@@ -18,18 +19,20 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::apt::Block;
+use super::brief::{self, Chunk, Package, damaged};
 use super::closed::Left;
+use super::pieces::Block;
 use super::publish;
-use super::record::Record;
 use super::rpm::Compression;
 use crate::date;
 use crate::error::{Error, Result};
+use crate::jobs::Jobs;
 use crate::msgpack;
 
 /// The directory with what the next run needs, in that of the repository.
 pub(super) const OWN: &str = ".gfxpack";
-const MAGIC: &[u8] = b"gfxpack repository 1\n";
+const OLD_MAGIC: &[u8] = b"gfxpack repository 1\n";
+const MAGIC: &[u8] = b"gfxpack repository 2\n";
 /// More than any repository has, and less than memory.
 const MAX_STATE: u64 = 4 << 30;
 const LEVEL: i32 = 1;
@@ -111,7 +114,7 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// What is known of it. Lists of packages share it.
-    pub record: Arc<Record>,
+    pub record: Arc<Package>,
     /// When the file was last written, in nanoseconds since 1970, as the file system says.
     pub mtime: i64,
 }
@@ -141,7 +144,7 @@ pub struct State {
     pub date: i64,
     /// Whether it is signed.
     pub signed: bool,
-    /// The packages, sorted ([`Record::order`]).
+    /// The packages, sorted ([`Package::order`](super::record::Record::order)).
     pub packages: Vec<Stored>,
     /// Indices that are called after their content, below the repository's directory.
     pub named: Vec<String>,
@@ -184,13 +187,8 @@ impl State {
         }
     }
 
-    fn read(path: &Path) -> Result<Self> {
-        let damaged = || {
-            Error::failed("the state of the repository is damaged").at(path).hint(
-                "restore it from a copy, or make the repository anew: gfxpack repo create NEW DIR \
-                 takes all packages below DIR",
-            )
-        };
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let damaged = || damaged().at(path);
         let file = File::open(path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Error::failed("there is no repository here")
                 .at(path)
@@ -200,6 +198,14 @@ impl State {
         let mut file = io::BufReader::new(file);
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic).map_err(|e| damaged().because(e))?;
+        if magic == OLD_MAGIC {
+            return Err(Error::failed(
+                "the repository was made by an older gfxpack, whose state this one does not read",
+            )
+            .at(path)
+            .hint("make it anew: gfxpack repo create NEW DIR takes all packages below DIR")
+            .into());
+        }
         if magic != MAGIC {
             return Err(damaged().into());
         }
@@ -207,14 +213,19 @@ impl State {
         zstd::stream::read::Decoder::with_buffer(file)
             .and_then(|decoder| decoder.take(MAX_STATE).read_to_end(&mut bytes))
             .map_err(|e| damaged().because(e))?;
-        let (state, _) = msgpack::decode(&bytes).map_err(|e| damaged().because(e))?;
+        let ((mut state, chunks), _): ((Self, Vec<Chunk>), _) =
+            msgpack::decode(&bytes).map_err(|e| damaged().because(e))?;
+        let records = state.packages.iter_mut().map(|stored| Arc::make_mut(&mut stored.record));
+        brief::shelve(records.map(|record| &mut record.part), chunks)?;
         Ok(state)
     }
 
     /// Writes it to a new file, which is not flushed to the disk.
-    pub(super) fn write(&self, path: &Path) -> Result<()> {
+    pub(super) fn write(&self, path: &Path, jobs: &Jobs) -> Result<()> {
         let cannot = |e| Error::output("cannot write", path, e);
-        let bytes = rmp_serde::to_vec(self)
+        let briefs: Vec<_> = self.packages.iter().map(|stored| &stored.record.part).collect();
+        let chunks = brief::chunks(&briefs, jobs)?;
+        let bytes = rmp_serde::to_vec(&(self, chunks))
             .map_err(|e| Error::failed("cannot encode the state").because(e))?;
         let mut file = File::create(path).map_err(cannot)?;
         file.write_all(MAGIC).map_err(cannot)?;
@@ -240,7 +251,7 @@ impl Places {
     }
 
     /// Where a package's file is.
-    pub fn file(&self, record: &Record) -> PathBuf {
+    pub fn file(&self, record: &Package) -> PathBuf {
         self.dir.join(record.file())
     }
 

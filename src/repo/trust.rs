@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use super::brief::Package;
 use super::change::Change;
-use super::record::{Part, Record};
 use super::root;
 use super::store::State;
 use crate::date;
@@ -77,10 +77,10 @@ pub(super) fn unsigned(
     of_all: bool,
     signs: bool,
 ) -> Option<String> {
-    let is_unsigned = |record: &&Record| matches!(&record.part, Part::Rpm(part) if !part.is_signed);
+    let is_unsigned = |record: &&Package| record.format() == Format::Rpm && !record.part.is_signed;
     let records = || change.packages.iter().map(|stored| &*stored.record);
     let come = change.added.iter().map(|one| &*one.stored.record);
-    let told: Vec<&Record> = if of_all {
+    let told: Vec<&Package> = if of_all {
         records().filter(is_unsigned).collect()
     } else {
         come.filter(is_unsigned).collect()
@@ -90,7 +90,7 @@ pub(super) fn unsigned(
         0 => "is not signed itself".to_owned(),
         more => format!("and {more} more .rpm are not signed themselves"),
     };
-    let is_signed = |record: &Record| matches!(&record.part, Part::Rpm(part) if part.is_signed);
+    let is_signed = |record: &Package| record.part.is_signed;
     let mut before = state.packages.iter().map(|stored| &*stored.record);
     // What the .repo file of the publication before told clients.
     let consequence = if records().any(is_signed) || before.any(is_signed) {

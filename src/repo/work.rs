@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::brief::Package;
 use super::change::{self, Change};
 use super::intake;
 use super::publish::{self, Next, Published};
-use super::record::Record;
 use super::store::{Places, Repository, Settings, State, Stored, mtime};
 use super::{Indices, apt, closed, rpm, settings, trust};
 use crate::error::{Error, Errors, Result};
@@ -73,8 +73,8 @@ pub struct Listed {
     pub path: String,
 }
 
-impl From<&Record> for Listed {
-    fn from(record: &Record) -> Self {
+impl From<&Package> for Listed {
+    fn from(record: &Package) -> Self {
         Self {
             format: record.format().as_str(),
             name: record.name.clone(),
@@ -120,7 +120,7 @@ pub fn run(
     let (mut outcome, planned) = run.plan(&repository.places, &repository.state, action)?;
     if let Some(Planned { next, indices, arrivals }) = planned {
         let arrivals = arrivals.into_iter().map(intake::arrival).collect();
-        outcome.published = Some(publish::publish(repository, next, indices, arrivals)?);
+        outcome.published = Some(publish::publish(repository, next, indices, arrivals, jobs)?);
     }
     Ok(outcome)
 }
@@ -189,7 +189,7 @@ impl Run<'_> {
             return Ok((outcome, None));
         }
         Errors::check((), dated(&change, options.date))?;
-        let checked = closed::check(state, &change.packages);
+        let checked = closed::check(state, &change.packages)?;
         let known = checked.known.iter().map(|text| format!("as before: {text}"));
         outcome.warnings.extend(known);
         if options.allow_partial {
@@ -265,7 +265,7 @@ impl Run<'_> {
                 change::add(state, bring(&files, options)?)?
             }
             Action::Remove(selectors, format) => change::remove(state, selectors, format)?,
-            Action::Prune(keep) => change::prune(state, keep),
+            Action::Prune(keep) => change::prune(state, keep)?,
             Action::Refresh | Action::Set(_) => {
                 Change { packages: state.packages.clone(), ..Change::default() }
             }
@@ -285,14 +285,15 @@ impl Run<'_> {
         };
         // What would be signed is not: a key may be asked for, or its use be noted down.
         let signer = self.options.signer.filter(|_| !self.is_rehearsal);
+        let kept = &state.blocks;
         let mut indices = Vec::new();
         if has_indices(state, Format::Deb, packages) {
-            let (debs, kept) = (of(Format::Deb), &state.blocks);
+            let debs = of(Format::Deb);
             indices.push(apt::indices(&debs, settings, date, signer, kept, self.jobs)?);
         }
         if has_indices(state, Format::Rpm, packages) {
             let rpms = of(Format::Rpm);
-            indices.push(rpm::indices(&rpms, settings, date, signer, self.jobs)?);
+            indices.push(rpm::indices(&rpms, settings, date, signer, kept, self.jobs)?);
         }
         Ok(indices)
     }

@@ -6,42 +6,77 @@
 //!
 //! A path without the leading slash, blanks, then packages with their section, sorted by path.
 
-use super::{Package, Record};
+use super::packages::Served;
+use super::release::Entry;
+use super::{Part, ending};
+use crate::error::{Error, Result};
+use crate::repo::brief::Package;
+use crate::repo::pieces::{self, Block, Kept, Packing, Stream, Unpacker};
 
-/// The index of these packages. Several versions of one package count once.
-pub(super) fn index(packages: &[(&Package, &Record)]) -> Vec<u8> {
-    let owners: Vec<String> = packages
-        .iter()
-        .map(|(package, part)| match part.field("Section") {
+/// A list of all files is read by few, and is long: it is served compressed alone, while the Release has the digests of both, as
+/// apt-file checks what it has decompressed.
+const PACKING: Packing = Packing::Gzip;
+
+/// The index of these packages, sorted by name: as text, of which only the entry is needed, and as it is served; and the
+/// block that it is made of.
+pub(super) fn index(
+    path: &str,
+    packages: &[&Package],
+    kept: &Kept<'_>,
+) -> Result<(Entry, Served, Block)> {
+    let cannot = |e| Error::failed("cannot compress an index").because(e);
+    // Versions of a package have mostly the same files.
+    let mut different = packages.to_vec();
+    different.dedup_by_key(|package| package.part.listed);
+    let key = pieces::key(PACKING, "Contents", different.iter().map(|one| &one.part.listed));
+    let (text, block) = match kept.get(&key) {
+        Some(block) => {
+            let mut unpacker = Unpacker::default();
+            (unpacker.unpack(PACKING, block).map_err(cannot)?.to_vec(), block.clone())
+        }
+        None => {
+            let text = text(&different)?;
+            let block = pieces::block(PACKING, key, &text).map_err(cannot)?;
+            (text, block)
+        }
+    };
+    let mut stream = Stream::new(PACKING);
+    stream.push(&block, &text);
+    let bytes = stream.finish();
+    let served = (Entry::of(format!("{path}.{}", ending(PACKING)), &bytes), bytes);
+    Ok((Entry::of(path.to_owned(), &text), served, block))
+}
+
+/// Several versions of one package count once.
+fn text(packages: &[&Package]) -> Result<Vec<u8>> {
+    let mut of = Vec::new();
+    for package in packages {
+        let Part::Deb(part) = package.part.part()? else { continue };
+        let owner = match part.field("Section") {
             Some(section) if !section.is_empty() => format!("{section}/{}", package.name),
             _ => package.name.clone(),
-        })
-        .collect();
+        };
+        of.push((owner, &part.files));
+    }
     let mut lines: Vec<(&str, &str)> = Vec::new();
-    for ((_, part), owner) in packages.iter().zip(&owners) {
-        lines.extend(part.files.iter().map(|path| (path.as_str(), owner.as_str())));
+    for (owner, files) in &of {
+        lines.extend(files.iter().map(|path| (path.as_str(), owner.as_str())));
     }
-    lines.sort_unstable();
+    // Each package's paths are sorted, which a stable sort makes use of.
+    lines.sort();
     lines.dedup();
-    let mut out = String::new();
-    let mut before = None;
-    for (path, owner) in lines {
-        if before == Some(path) {
-            out.push(',');
-        } else {
-            if before.is_some() {
-                out.push('\n');
-            }
-            out += path;
-            // As wide as those of Debian, for people's eyes.
-            out.push(' ');
-            out.extend(std::iter::repeat_n(' ', 59_usize.saturating_sub(path.len())));
+    let mut out = Vec::new();
+    let mut lines = lines.into_iter().peekable();
+    while let Some((path, owner)) = lines.next() {
+        out.extend_from_slice(path.as_bytes());
+        // As wide as those of Debian, for people's eyes.
+        out.extend(std::iter::repeat_n(b' ', 1 + 59_usize.saturating_sub(path.len())));
+        out.extend_from_slice(owner.as_bytes());
+        while let Some((_, other)) = lines.next_if(|(next, _)| *next == path) {
+            out.push(b',');
+            out.extend_from_slice(other.as_bytes());
         }
-        out += owner;
-        before = Some(path);
+        out.push(b'\n');
     }
-    if before.is_some() {
-        out.push('\n');
-    }
-    out.into_bytes()
+    Ok(out)
 }

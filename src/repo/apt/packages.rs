@@ -1,104 +1,99 @@
 //! `Packages`: a stanza for each package, its control file and where its file is.
 
-use std::fmt::Write;
+use std::io::{self, Write};
 use std::ops::Range;
 
-use super::{Package, Record};
+use super::release::Entry;
+use super::{Part, ending};
+use crate::error::{Error, Result};
+use crate::jobs::Jobs;
+use crate::repo::brief::Package;
+use crate::repo::pieces::{self, Block, Kept, Key, Packing, Stream, Unpacker};
 
-/// A piece has at least so many bytes, unless it is the last.
-const LEAST: usize = 64 << 10;
-/// One that has more ends with the next stanza.
-const MOST: usize = 1536 << 10;
-/// In so many bytes one stanza begins a piece. Most pieces end by this, as the others move what comes after them.
-const USUAL: u64 = 512 << 10;
+/// How it is served beside the text; what takes longest first.
+const PACKINGS: [Packing; 3] = [Packing::Xz, Packing::Zstd, Packing::Gzip];
 
-/// The index of these packages, in their order, and the pieces that it is compressed in.
-///
-/// Whether a piece begins with a stanza depends on that, not on how many bytes are before: what comes or goes changes the
-/// piece that it is in, and those around it stay what they were.
-pub(super) fn index(packages: &[(&Package, &Record)]) -> (Vec<u8>, Vec<Range<usize>>) {
-    let mut out = String::new();
-    let mut pieces = Vec::new();
-    let mut begin = 0;
-    for (package, part) in packages {
-        let size = out.len() - begin;
-        if size >= MOST || size >= LEAST && begins(package, part) {
-            pieces.push(begin..out.len());
-            begin = out.len();
+/// A piece of it in each packing.
+type Blocks = [Block; 3];
+
+/// A file as the Release has it, and its bytes.
+pub(super) type Served = (Entry, Vec<u8>);
+
+/// The index of these packages, in their order, in all the ways in which it is served, and the blocks that it is made of.
+pub(super) fn index(
+    path: &str,
+    packages: &[&Package],
+    kept: &Kept<'_>,
+    jobs: &Jobs,
+) -> Result<(Vec<Served>, Vec<Block>)> {
+    let runs = pieces::runs(packages.iter().map(|one| (&one.part.id, one.part.sizes[0])));
+    // What has changed is made, the others are copied.
+    let keys: Vec<[Key; 3]> = runs.iter().map(|run| keys(&packages[run.clone()])).collect();
+    let is_kept = |keys: &[Key; 3]| keys.iter().all(|key| kept.get(key).is_some());
+    let changed: Vec<(&Range<usize>, &[Key; 3])> =
+        runs.iter().zip(&keys).filter(|(_, keys)| !is_kept(keys)).collect();
+    let made = jobs.drive(&changed, |(run, keys)| piece(&packages[(*run).clone()], keys));
+    let mut made = made.into_iter();
+    let mut unpacker = Unpacker::default();
+    let mut text = Vec::new();
+    let mut streams = PACKINGS.map(Stream::new);
+    let mut all = Vec::new();
+    for keys in &keys {
+        let begin = text.len();
+        let blocks = if let [Some(xz), Some(zstd), Some(gzip)] = keys.map(|key| kept.get(&key)) {
+            text.extend_from_slice(unpacker.unpack(Packing::Zstd, zstd).map_err(cannot)?);
+            [xz.clone(), zstd.clone(), gzip.clone()]
+        } else {
+            let (new, blocks) =
+                made.next().ok_or_else(|| Error::failed("a piece is missing"))??;
+            text.extend(new);
+            blocks
+        };
+        for (stream, block) in streams.iter_mut().zip(&blocks) {
+            stream.push(block, &text[begin..]);
         }
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        out += &part.control;
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "Filename: {}", package.path);
-        let _ = writeln!(out, "Size: {}", package.size);
-        out += "SHA256: ";
-        out += &crate::package::render::hex(&package.sha256);
-        out.push('\n');
+        all.extend(blocks);
     }
-    if begin < out.len() {
-        pieces.push(begin..out.len());
-    }
-    (out.into_bytes(), pieces)
+    let mut served = vec![(path.to_owned(), text)];
+    served.extend(
+        PACKINGS
+            .into_iter()
+            .zip(streams)
+            .map(|(packing, stream)| (format!("{path}.{}", ending(packing)), stream.finish())),
+    );
+    let entries = jobs.drive(&served, |(path, bytes)| Entry::of(path.clone(), bytes));
+    let served = entries.into_iter().zip(served).map(|(entry, (_, bytes))| (entry, bytes));
+    Ok((served.collect(), all))
 }
 
-/// Whether a piece may begin with this package: the more often, the longer its stanza is.
-fn begins(package: &Package, part: &Record) -> bool {
-    // The digest of its file is as good as dice.
-    let mut dice = [0; 8];
-    dice.copy_from_slice(&package.sha256[..8]);
-    u64::from_le_bytes(dice) / (u64::MAX / USUAL) < part.control.len() as u64
+fn cannot(e: io::Error) -> Error {
+    Error::failed("cannot compress an index").because(e)
 }
 
-#[cfg(test)]
-mod tests {
-    use sha2::{Digest, Sha256};
+/// What these packages are in each packing.
+fn keys(packages: &[&Package]) -> [Key; 3] {
+    let digests = packages.iter().map(|package| &package.part.id);
+    PACKINGS.map(|packing| pieces::key(packing, "Packages", digests.clone()))
+}
 
-    use super::super::super::record::Part;
-    use super::*;
-
-    fn package(n: usize, version: &str) -> Package {
-        let name = format!("bench{n:05}");
-        let control = format!("Package: {name}\nDescription: {}\n", "word ".repeat(120));
-        Package {
-            name,
-            version: version.into(),
-            arch: "amd64".into(),
-            path: format!("pool/{n}_{version}"),
-            size: 1,
-            sha256: Sha256::digest(format!("{n} {version}")).into(),
-            built: 0,
-            part: Part::Deb(Record { control, files: Vec::new() }),
-        }
+/// The text of packages, and its blocks.
+fn piece(packages: &[&Package], keys: &[Key; 3]) -> Result<(Vec<u8>, Blocks)> {
+    let mut text = Vec::new();
+    for package in packages {
+        stanza(&mut text, package)?;
     }
+    let block = |at: usize| pieces::block(PACKINGS[at], keys[at], &text).map_err(cannot);
+    let blocks = [block(0)?, block(1)?, block(2)?];
+    Ok((text, blocks))
+}
 
-    fn pieces(packages: &[Package]) -> Vec<String> {
-        let of = packages.iter().filter_map(|package| match &package.part {
-            Part::Deb(part) => Some((package, part)),
-            Part::Rpm(_) => None,
-        });
-        let (text, pieces) = index(&of.collect::<Vec<_>>());
-        let pieces: Vec<String> =
-            pieces.into_iter().map(|at| String::from_utf8(text[at].to_vec()).unwrap()).collect();
-        assert_eq!(pieces.concat().into_bytes(), text);
-        pieces
-    }
-
-    #[test]
-    fn what_comes_changes_the_piece_that_it_is_in() {
-        let mut packages: Vec<Package> = (0..8000).map(|n| package(n, "1")).collect();
-        let before = pieces(&packages);
-        assert!(before.len() > 5, "{}", before.len());
-        let (last, others) = before.split_last().unwrap();
-        assert!(others.iter().all(|piece| (LEAST..MOST + 4096).contains(&piece.len())));
-        assert!(others.iter().filter(|piece| piece.len() < MOST).count() > others.len() / 2);
-        assert!(last.len() < MOST + 4096);
-        // In the middle, many of one name.
-        packages.splice(4000..4000, (0..50).map(|n| package(3999, &format!("2.{n}"))));
-        let after = pieces(&packages);
-        let changed = after.iter().filter(|piece| !before.contains(piece)).count();
-        assert!((1..=2).contains(&changed), "{changed} of {}", after.len());
-        assert_eq!(pieces(&[]), Vec::<String>::new());
-    }
+/// Writes a stanza, and the empty line that ends it.
+fn stanza(out: &mut Vec<u8>, package: &Package) -> Result<()> {
+    let Part::Deb(part) = package.part.part()? else { return Ok(()) };
+    out.extend_from_slice(part.control.as_bytes());
+    // Writing to memory cannot fail.
+    let _ = writeln!(out, "Filename: {}", package.path);
+    let _ = writeln!(out, "Size: {}", package.size);
+    let _ = writeln!(out, "SHA256: {}\n", crate::package::render::hex(&package.sha256));
+    Ok(())
 }

@@ -4,6 +4,7 @@
 //! stanza of `Packages`, among those of others, so nothing may get through that would end it.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::package::grammar::deb::parse;
 use crate::package::read::PackageError;
@@ -151,6 +152,24 @@ pub(super) fn field(stanza: &str, name: &str) -> Option<String> {
 }
 
 impl Record {
+    /// About how many bytes it has in `Packages`.
+    pub(in crate::repo) fn sizes(&self) -> [u32; 3] {
+        let place = 160;
+        [u32::try_from(self.control.len() + place).unwrap_or(u32::MAX), 0, 0]
+    }
+
+    /// SHA-256 of what `Contents` says of the package with this name.
+    pub(in crate::repo) fn listed(&self, name: &str) -> [u8; 32] {
+        let mut sha256 = Sha256::new();
+        sha256.update(name);
+        sha256.update(b"\n");
+        for line in self.field("Section").iter().chain(&self.files) {
+            sha256.update(line);
+            sha256.update(b"\n");
+        }
+        sha256.finalize().into()
+    }
+
     /// The relations that decide about upgrades.
     pub fn relations(&self) -> Relations {
         // What our parser does not take is dpkg's affair: such a relation is left out.

@@ -1,16 +1,19 @@
 //! `primary.xml`, `filelists.xml` and `other.xml`: an element for each package.
 //!
-//! Source: what createrepo_c 0.17 writes, which dnf, zypper and yum read. A package is written into memory and
-//! from there into the compressor, so that no document is held as text.
+//! Source: what createrepo_c 0.17 writes, which dnf, zypper and yum read. A piece is written into memory and compressed, or
+//! copied, so that no document is held as text.
 
-use std::io::{self, Write};
+use std::io;
 
 use sha2::{Digest, Sha256};
 
 use super::record::{Dependency, FileKind, KINDS, Record, is_primary};
 use super::xml::{attribute, element, text};
+use crate::error::{Error, Result};
+use crate::repo::brief::{Brief, Package};
 use crate::repo::hex;
-use crate::repo::record::Record as Package;
+use crate::repo::pieces::{self, Block, Kept, Packing, Stream, Unpacker};
+use crate::repo::record::Part;
 
 /// Which document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,16 @@ impl Kind {
             Self::Primary => "primary",
             Self::Filelists => "filelists",
             Self::Other => "other",
+        }
+    }
+
+    /// About how many bytes a package has in it.
+    fn size(self, brief: &Brief) -> u32 {
+        let [primary, filelists, other] = brief.sizes;
+        match self {
+            Self::Primary => primary,
+            Self::Filelists => filelists,
+            Self::Other => other,
         }
     }
 }
@@ -49,10 +62,17 @@ impl Compression {
             Self::Gzip => "gz",
         }
     }
+
+    fn packing(self) -> Packing {
+        match self {
+            Self::Zstd => Packing::Zstd,
+            Self::Gzip => Packing::Gzip,
+        }
+    }
 }
 
 /// A document, compressed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Document {
     pub(super) kind: Kind,
     pub(super) bytes: Vec<u8>,
@@ -62,52 +82,18 @@ pub(super) struct Document {
     pub(super) open_sha256: String,
     /// Size of the text in bytes.
     pub(super) open_size: u64,
+    /// The pieces that it is made of.
+    pub(super) blocks: Vec<Block>,
 }
 
-/// Writes a document of packages.
+/// Writes a document of packages. Pieces that are kept are copied.
 pub(super) fn document(
     kind: Kind,
-    packages: &[(&Package, &Record)],
+    packages: &[&Package],
     compression: Compression,
-) -> io::Result<Document> {
-    match compression {
-        Compression::Zstd => {
-            let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
-            // As libzstd's own program has it: a damaged file is noticed while it is read.
-            encoder.include_checksum(true)?;
-            let (encoder, opened) = write(kind, packages, encoder)?;
-            Ok(of(kind, encoder.finish()?, opened))
-        }
-        Compression::Gzip => {
-            let level = flate2::Compression::new(6);
-            let encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-            let (encoder, opened) = write(kind, packages, encoder)?;
-            Ok(of(kind, encoder.finish()?, opened))
-        }
-    }
-}
-
-/// Names, descriptions and paths of 900 packages of a Debian, 10.2 MB, become 777 kB, and 742 kB at level 10 in
-/// twice the time.
-const ZSTD_LEVEL: i32 = 6;
-
-fn of(kind: Kind, bytes: Vec<u8>, (open_sha256, open_size): (String, u64)) -> Document {
-    Document { kind, sha256: hex(&Sha256::digest(&bytes)), bytes, open_sha256, open_size }
-}
-
-fn write<W: Write>(
-    kind: Kind,
-    packages: &[(&Package, &Record)],
-    mut to: W,
-) -> io::Result<(W, (String, u64))> {
-    let (mut sha256, mut size) = (Sha256::new(), 0);
-    let mut flush = |text: &mut Vec<u8>| {
-        sha256.update(&*text);
-        size += text.len() as u64;
-        let done = to.write_all(text);
-        text.clear();
-        done
-    };
+    kept: &Kept<'_>,
+) -> Result<Document> {
+    let mut writer = Writer::new(compression.packing(), kind, kept);
     let root = match kind {
         Kind::Primary => "metadata",
         Kind::Filelists => "filelists",
@@ -122,19 +108,88 @@ fn write<W: Write>(
     }
     attribute(&mut text, "packages", &packages.len().to_string());
     text.extend_from_slice(b">\n");
-    for (package, record) in packages {
-        match kind {
-            Kind::Primary => primary(&mut text, package, record),
-            Kind::Filelists => filelists(&mut text, package, record),
-            Kind::Other => other(&mut text, package, record),
+    // The number of packages changes with every one.
+    writer.frame(&text)?;
+    for run in pieces::runs(packages.iter().map(|one| (&one.part.id, kind.size(&one.part)))) {
+        writer.piece(&packages[run])?;
+    }
+    writer.frame(format!("</{root}>\n").as_bytes())?;
+    Ok(writer.finish())
+}
+
+/// A document under way, of which a piece is in memory as text.
+struct Writer<'a> {
+    packing: Packing,
+    kind: Kind,
+    kept: &'a Kept<'a>,
+    unpacker: Unpacker,
+    stream: Stream,
+    blocks: Vec<Block>,
+    sha256: Sha256,
+    size: u64,
+}
+
+impl<'a> Writer<'a> {
+    fn new(packing: Packing, kind: Kind, kept: &'a Kept<'a>) -> Self {
+        let (stream, unpacker) = (Stream::new(packing), Unpacker::default());
+        let (sha256, blocks) = (Sha256::new(), Vec::new());
+        Self { packing, kind, kept, unpacker, stream, blocks, sha256, size: 0 }
+    }
+
+    /// Appends a piece.
+    fn piece(&mut self, packages: &[&Package]) -> Result<()> {
+        let digests = packages.iter().map(|package| &package.part.id);
+        let key = pieces::key(self.packing, self.kind.name(), digests);
+        if let Some(block) = self.kept.get(&key) {
+            let text = self.unpacker.unpack(self.packing, block).map_err(cannot)?;
+            self.sha256.update(text);
+            self.size += text.len() as u64;
+            self.stream.push(block, text);
+            self.blocks.push(block.clone());
+            return Ok(());
         }
-        if text.len() > 64 << 10 {
-            flush(&mut text)?;
+        let mut text = Vec::new();
+        for package in packages {
+            let Part::Rpm(record) = package.part.part()? else { continue };
+            match self.kind {
+                Kind::Primary => primary(&mut text, package, record),
+                Kind::Filelists => filelists(&mut text, package, record),
+                Kind::Other => other(&mut text, package, record),
+            }
+        }
+        let block = self.append(key, &text)?;
+        self.blocks.push(block);
+        Ok(())
+    }
+
+    /// Appends the beginning or the end, which is not kept.
+    fn frame(&mut self, text: &[u8]) -> Result<()> {
+        self.append(pieces::Key::default(), text).map(drop)
+    }
+
+    fn append(&mut self, key: pieces::Key, text: &[u8]) -> Result<Block> {
+        let block = pieces::block(self.packing, key, text).map_err(cannot)?;
+        self.sha256.update(text);
+        self.size += text.len() as u64;
+        self.stream.push(&block, text);
+        Ok(block)
+    }
+
+    fn finish(self) -> Document {
+        let bytes = self.stream.finish();
+        Document {
+            kind: self.kind,
+            sha256: hex(&Sha256::digest(&bytes)),
+            bytes,
+            open_sha256: hex(&self.sha256.finalize()),
+            open_size: self.size,
+            blocks: self.blocks,
         }
     }
-    text.extend_from_slice(format!("</{root}>\n").as_bytes());
-    flush(&mut text)?;
-    Ok((to, (hex(&sha256.finalize()), size)))
+}
+
+fn cannot(e: io::Error) -> Error {
+    Error::failed("cannot compress metadata").because(e)
 }
 
 fn version(out: &mut Vec<u8>, record: &Record) {
@@ -186,7 +241,13 @@ fn primary(out: &mut Vec<u8>, package: &Package, record: &Record) {
     for ((kind, _), entries) in KINDS.iter().zip(&record.relations) {
         relations(out, kind, entries);
     }
-    files(out, record, 4, is_primary);
+    files(out, record, 4, |folder, name| {
+        // Most are told by the folder.
+        folder.starts_with("/etc/") || folder.contains("bin/") || {
+            let rare = name.contains('/') || !folder.ends_with('/') || name == "sendmail";
+            rare && is_primary(&format!("{folder}{name}"))
+        }
+    });
     out.extend_from_slice(b"  </format>\n</package>\n");
 }
 
@@ -230,15 +291,16 @@ fn epoch(version: &str) -> (&str, &str) {
     }
 }
 
-fn files(out: &mut Vec<u8>, record: &Record, indent: usize, wanted: impl Fn(&str) -> bool) {
-    for (path, kind) in record.paths().filter(|(path, _)| wanted(path)) {
+fn files(out: &mut Vec<u8>, record: &Record, indent: usize, wanted: impl Fn(&str, &str) -> bool) {
+    for (folder, name, kind) in record.parts().filter(|(folder, name, _)| wanted(folder, name)) {
         out.extend(std::iter::repeat_n(b' ', indent));
         out.extend_from_slice(match kind {
             FileKind::File => b"<file>",
             FileKind::Dir => b"<file type=\"dir\">",
             FileKind::Ghost => b"<file type=\"ghost\">",
         });
-        text(out, &path);
+        text(out, folder);
+        text(out, name);
         out.extend_from_slice(b"</file>\n");
     }
 }
@@ -254,7 +316,7 @@ fn start(out: &mut Vec<u8>, package: &Package, record: &Record) {
 
 fn filelists(out: &mut Vec<u8>, package: &Package, record: &Record) {
     start(out, package, record);
-    files(out, record, 2, |_| true);
+    files(out, record, 2, |_, _| true);
     out.extend_from_slice(b"</package>\n");
 }
 

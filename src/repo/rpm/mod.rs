@@ -21,10 +21,11 @@ mod xml;
 use std::fmt::Write;
 use std::io::Cursor;
 
-use super::record::{Part, Record as Package};
+use super::brief::Package;
+use super::pieces::{Block, Kept};
 use super::store::Settings;
 use super::{Content, Fixed, Indices, Named, root};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::jobs::Jobs;
 use crate::package::Format;
 use crate::sign::Signer;
@@ -45,26 +46,23 @@ pub fn pool_path(name: &str, version: &str, arch: &str) -> String {
 }
 
 /// Makes the metadata of the packages, which are sorted. `date` is that of the publication, in seconds since
-/// 1970: revision and timestamps. Without a signer there is no `repomd.xml.asc`.
+/// 1970: revision and timestamps. Without a signer there is no `repomd.xml.asc`. Of `kept`, those of the
+/// publication before, is taken what has not changed; the bytes do not depend on it.
 pub fn indices(
     packages: &[&Package],
     settings: &Settings,
     date: i64,
     signer: Option<&Signer>,
+    kept: &[Block],
     jobs: &Jobs,
 ) -> Result<Indices> {
-    let of: Vec<(&Package, &Record)> = packages
-        .iter()
-        .filter_map(|package| match &package.part {
-            Part::Rpm(record) => Some((*package, &**record)),
-            Part::Deb(_) => None,
-        })
-        .collect();
     let compression = settings.rpm_compression;
-    let made = jobs.drive(&Kind::ALL, |kind| metadata::document(*kind, &of, compression));
+    let kept = &Kept::of(kept);
+    let made =
+        jobs.drive(&Kind::ALL, |kind| metadata::document(*kind, packages, compression, kept));
     let mut documents = Vec::new();
     for one in made {
-        documents.push(one.map_err(|e| Error::failed("cannot compress metadata").because(e))?);
+        documents.push(one?);
     }
     let repodata = |name: &str| format!("{}/repodata/{name}", root(Format::Rpm));
     let repomd = repomd(&documents, date, compression).into_bytes();
@@ -75,7 +73,8 @@ pub fn indices(
     if let Some(url) = &settings.url {
         let name = format!("{}/{}.repo", root(Format::Rpm), settings.name());
         // Nothing is promised of packages that are to come: clients keep the file.
-        let are_signed = !of.is_empty() && of.iter().all(|(_, record)| record.is_signed);
+        let are_signed =
+            !packages.is_empty() && packages.iter().all(|package| package.part.is_signed);
         fixed(name, repo_file(settings, url, signer, are_signed).into_bytes());
     }
     if let Some(key) = signer.and_then(Signer::public_key) {
@@ -92,6 +91,7 @@ pub fn indices(
     for document in documents {
         let path = format!("{}/{}", root(Format::Rpm), href(&document, compression));
         all.named.push(Named { paths: vec![path], bytes: document.bytes });
+        all.blocks.extend(document.blocks);
     }
     Ok(all)
 }

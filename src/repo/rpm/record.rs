@@ -328,10 +328,28 @@ pub(super) fn is_primary(path: &str) -> bool {
 impl Record {
     /// The paths, in the order of the header.
     pub fn paths(&self) -> impl Iterator<Item = (String, FileKind)> {
+        self.parts().map(|(folder, name, kind)| (format!("{folder}{name}"), kind))
+    }
+
+    /// The same, as folder and name.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &str, FileKind)> {
         self.files.iter().map(|file| {
             let folder = self.folders.get(file.folder as usize).map_or("", String::as_str);
-            (format!("{folder}{}", file.name), file.kind)
+            (folder, file.name.as_str(), file.kind)
         })
+    }
+
+    /// About how many bytes it has in `primary`, `filelists` and `other`.
+    pub(in crate::repo) fn sizes(&self) -> [u32; 3] {
+        let relations = self.relations.iter().flatten();
+        let relations: usize = relations.map(|one| 60 + one.name.len() + one.version.len()).sum();
+        let paths: usize =
+            self.parts().map(|(folder, name, _)| folder.len() + name.len() + 16).sum();
+        let changes: usize =
+            self.changelogs.iter().map(|one| 60 + one.author.len() + one.text.len()).sum();
+        let texts = self.summary.len() + self.description.len();
+        [900 + texts + relations, 180 + paths, 180 + changes]
+            .map(|size| u32::try_from(size).unwrap_or(u32::MAX))
     }
 
     /// What it cannot be installed with: conflicts, and what it replaces. Rich ones are left out.
