@@ -422,11 +422,18 @@ fn second_name(
     seen: Identity,
     sha256: [u8; 32],
 ) -> Result<()> {
-    remove_file(to)?;
     let mut linked = fs::hard_link(from, to);
-    if let Some(dir) = to.parent().filter(|dir| linked.is_err() && !dir.exists()) {
-        fs::create_dir_all(dir).map_err(|e| Error::output("cannot make", dir, e))?;
-        linked = fs::hard_link(from, to);
+    match linked.as_ref().map_err(io::Error::kind) {
+        Err(io::ErrorKind::AlreadyExists) => {
+            remove_file(to)?;
+            linked = fs::hard_link(from, to);
+        }
+        Err(io::ErrorKind::NotFound) => {
+            let dir = to.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(dir).map_err(|e| Error::output("cannot make", dir, e))?;
+            linked = fs::hard_link(from, to);
+        }
+        _ => {}
     }
     let is_same = if linked.is_ok() {
         fs::metadata(to).is_ok_and(|metadata| Identity::of(&metadata) == seen)
@@ -537,6 +544,7 @@ mod tests {
         let seen = Identity::of(&fs::metadata(&from).unwrap());
         second_name(&places, &from, &to, seen, [0; 32]).unwrap();
         assert_eq!(Identity::of(&fs::metadata(&to).unwrap()), seen);
+        second_name(&places, &from, &to, seen, [0; 32]).unwrap();
         // Another file of its size under its name.
         let other = dir.path().join("other");
         fs::write(&other, "two").unwrap();

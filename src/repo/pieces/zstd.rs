@@ -44,7 +44,8 @@ pub(super) fn block(text: &[u8]) -> io::Result<Vec<u8>> {
         CParameter::WindowLog(WINDOW_LOG.into()),
         CParameter::HashLog(TABLE_LOG),
         CParameter::ChainLog(TABLE_LOG),
-        CParameter::NbWorkers(1),
+        // The thread of the first job may not have come to rest, and libzstd waits for it without sleeping.
+        CParameter::NbWorkers(2),
         CParameter::JobSize(JOB),
         CParameter::OverlapSizeLog(1),
     ] {
