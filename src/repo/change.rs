@@ -3,7 +3,7 @@
 //! A name, version and architecture mean the same bytes for ever: clients cache packages by name, and mirrors
 //! and people compare them. So other bytes under a name that is taken are refused.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use globset::Glob;
@@ -44,16 +44,21 @@ fn key(record: &Package) -> Key {
 /// Adds packages. All conflicts are told.
 pub(super) fn add(state: &State, waiting: Vec<Waiting>) -> Result<Change> {
     let mut change = Change::default();
+    // Of thousands that are there, those that meet one that comes.
+    let records = || waiting.iter().map(|one| &one.stored.record);
+    let coming: HashSet<_> = records().map(|record| (record.format(), &*record.name)).collect();
+    let coming_to: HashSet<_> = records().map(|record| (record.format(), &*record.path)).collect();
     let mut taken: HashMap<Key, ([u8; 32], String)> = HashMap::new();
-    for stored in &state.packages {
-        let record = &stored.record;
-        taken.insert(key(record), (record.sha256, "the repository".to_owned()));
-    }
     // One record a file, whatever names are made of.
     let mut paths: HashMap<(Format, String), String> = HashMap::new();
-    for stored in &state.packages {
-        let record = &stored.record;
-        paths.insert((record.format(), record.path.clone()), record.called());
+    for Stored { record, .. } in &state.packages {
+        let format = record.format();
+        if coming.contains(&(format, &*record.name)) {
+            taken.insert(key(record), (record.sha256, "the repository".to_owned()));
+        }
+        if coming_to.contains(&(format, &*record.path)) {
+            paths.insert((format, record.path.clone()), record.called());
+        }
     }
     let old: HashMap<&str, [u8; 32]> =
         state.old.iter().filter_map(|old| Some((old.path.as_str(), old.sha256?))).collect();

@@ -93,7 +93,9 @@ impl<'a> Newest<'a> {
         let mut newest: BTreeMap<&str, &Package> = BTreeMap::new();
         let mut names = known;
         for &record in packages {
-            names.insert(record.name.clone());
+            if !names.contains(&record.name) {
+                names.insert(record.name.clone());
+            }
             let best = newest.entry(&record.name).or_insert(record);
             if compare(format, &record.version, &best.version).is_gt() {
                 *best = record;

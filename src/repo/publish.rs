@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::closed::Left;
 use super::store::{OWN, Old, Places, Repository, Settings, State, Stored, mtime};
-use super::{Content, Fixed, Indices, intake};
+use super::{Content, Fixed, Indices, intake, root};
 use crate::error::{Error, Result};
 use crate::jobs::Jobs;
 use crate::msgpack;
@@ -247,15 +247,20 @@ fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<St
     let fixed = indices.iter().flat_map(|one| &one.fixed);
     let fixed = fixed.filter(|one| one.content != Content::Gone).map(|one| one.path.clone());
     let fixed = fixed.collect::<BTreeSet<_>>().into_iter().collect();
-    let pool = packages.iter().map(|stored| stored.record.file());
-    let needed: HashSet<String> = pool.chain(named.iter().cloned()).collect();
-    let gone = |path: &String| !needed.contains(path);
+    let pool: HashSet<(&str, &str)> =
+        packages.iter().map(|one| (root(one.record.format()), &*one.record.path)).collect();
+    let named_now: HashSet<&str> = named.iter().map(String::as_str).collect();
+    let gone = |path: &String| {
+        let of_pool = path.split_once('/').is_some_and(|place| pool.contains(&place));
+        !of_pool && !named_now.contains(path.as_str())
+    };
     let since_now = |path, sha256| Old { path, sha256, since: publication, date };
     let mut olds: Vec<Old> = before.old.iter().filter(|old| gone(&old.path)).cloned().collect();
     let indices = before.named.iter().filter(|path| gone(path));
     olds.extend(indices.map(|path| since_now(path.clone(), None)));
-    let left = before.packages.iter().map(|stored| (stored.record.file(), stored.record.sha256));
-    olds.extend(left.filter(|(path, _)| gone(path)).map(|(path, sha)| since_now(path, Some(sha))));
+    let left = before.packages.iter().map(|stored| &stored.record);
+    let left = left.filter(|one| !pool.contains(&(root(one.format()), &*one.path)));
+    olds.extend(left.map(|one| since_now(one.file(), Some(one.sha256))));
     let is_kept = |old: &Old| {
         publication - old.since < settings.keep_publications
             || date - old.date < i64::from(settings.keep_days) * DAY

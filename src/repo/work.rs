@@ -213,7 +213,7 @@ impl Run<'_> {
             warnings.push(format!("{}: apt refuses it", fault.fault()));
         }
         let mut packages = change.packages;
-        unchanged(places, &mut packages, &change.added)?;
+        unchanged(places, &mut packages, &change.added, self.jobs)?;
         let indices = self.indices(state, settings, &packages, date)?;
         let signed = publish::Signed { signed: options.signer.is_some(), key };
         let settings = settings.clone();
@@ -381,38 +381,49 @@ fn date(
 
 /// Checks that the files of packages that stay are those that were read: by size and time, and by their
 /// content where the time is another.
-fn unchanged(places: &Places, packages: &mut [Stored], added: &[intake::Waiting]) -> Result<()> {
+fn unchanged(
+    places: &Places,
+    packages: &mut [Stored],
+    added: &[intake::Waiting],
+    jobs: &Jobs,
+) -> Result<()> {
+    /// Packages that one thread looks at: to look at one is to ask the system once.
+    const TOGETHER: usize = 256;
     let new: std::collections::HashSet<&str> =
         added.iter().map(|one| one.stored.record.path.as_str()).collect();
     let mut faults = Vec::new();
-    for stored in packages.iter_mut() {
-        let record = &stored.record;
-        if new.contains(record.path.as_str()) {
-            continue;
-        }
-        let path = places.file(record);
-        let metadata = match path.metadata() {
-            Ok(metadata) => metadata,
-            Err(e) => {
-                faults.push(Error::io("a package of the repository cannot be read", &path, e));
-                continue;
-            }
+    let chunks: Vec<&[Stored]> = packages.chunks(TOGETHER).collect();
+    let times = jobs.drive(&chunks, |chunk| {
+        let time = |stored: &Stored| match new.contains(stored.record.path.as_str()) {
+            true => Ok(stored.mtime),
+            false => time(places, stored),
         };
-        if metadata.len() == record.size && mtime(&metadata) == stored.mtime {
-            continue;
-        }
-        let is_same = metadata.len() == record.size && intake::digest(&path)? == record.sha256;
-        if is_same {
-            stored.mtime = mtime(&metadata);
-        } else {
-            faults.push(
-                Error::failed("a package of the repository is not what it was when it was added")
-                    .at(&path)
-                    .hint("restore the file, or remove the package: gfxpack repo remove"),
-            );
+        chunk.iter().map(time).collect::<Vec<_>>()
+    });
+    for (stored, time) in packages.iter_mut().zip(times.into_iter().flatten()) {
+        match time {
+            Ok(time) => stored.mtime = time,
+            Err(fault) => faults.push(fault),
         }
     }
     Errors::check((), faults)
+}
+
+/// When the file of a package was last written, which is the one that was read.
+fn time(places: &Places, stored: &Stored) -> Result<i64, Error> {
+    let record = &stored.record;
+    let path = places.file(record);
+    let metadata = path
+        .metadata()
+        .map_err(|e| Error::io("a package of the repository cannot be read", &path, e))?;
+    let time = mtime(&metadata);
+    let has_its_size = metadata.len() == record.size;
+    if has_its_size && (time == stored.mtime || intake::digest(&path)? == record.sha256) {
+        return Ok(time);
+    }
+    Err(Error::failed("a package of the repository is not what it was when it was added")
+        .at(&path)
+        .hint("restore the file, or remove the package: gfxpack repo remove"))
 }
 
 /// The packages of a repository, for people and programs.

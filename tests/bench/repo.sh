@@ -5,7 +5,8 @@
 # `apt-ftparchive` (packages, contents, release) and `dpkg-scanpackages`, each with gzip -6, xz -6 and zstd -10 of what they print,
 # which ours has as well; and `apt-ftparchive` with its database (--db), which reads a package once, as ours. .rpm: ours;
 # `createrepo_c`, and with --update. The others find the packages where they are to be; ours makes links to them (--link), and,
-# in a row of its own, copies them. Nothing is signed. Files are flushed to the disk by ours alone. Warm cache; wall time, CPU time (user and system; on a busy
+# in a row of its own, copies them. Nothing is signed. Files are flushed to the disk by ours alone, and
+# between the measurements. Warm cache; wall time, CPU time (user and system; on a busy
 # machine the one to look at), peak memory. RUNS (1) times, the least of each. Prints a Markdown table.
 # Needs: apt-utils createrepo-c dpkg-dev gzip python3 time xz-utils zstd, and in WORK (a temporary folder) 2 GB.
 set -euo pipefail
@@ -106,6 +107,8 @@ declare -A wall cpu rss
 order=()
 measure() { # NAME COMMAND
   local line elapsed seconds peak
+  # What one has left to be written is not for the next, which flushes, to wait for.
+  sync -f "$work"
   /usr/bin/time -o "$work/time" -f '%e %U %S %M' bash -ec "$2" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
   line=$(tail -n 1 "$work/time")
   elapsed=$(cut -d' ' -f1 <<< "$line") peak=$(cut -d' ' -f4 <<< "$line")
