@@ -11,7 +11,7 @@
 # Needs: apt-utils createrepo-c dpkg-dev gzip python3 time xz-utils zstd, and in WORK (a temporary folder) 2 GB.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ $# -eq 0 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 0 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 for need in apt-ftparchive dpkg-scanpackages createrepo_c gzip python3 xz zstd /usr/bin/time; do
   command -v "$need" >/dev/null || { echo "$0: $need is missing (see its head for the packages)" >&2; exit 1; }
 done
