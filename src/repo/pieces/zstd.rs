@@ -24,7 +24,7 @@ const WINDOW_LOG: u8 = 21;
 const TABLE_LOG: u32 = 16;
 /// Text of a job: longer pieces are several.
 const JOB: u32 = 4 << 20;
-/// Whether the descriptor has more is in the bits of its second last byte; the window is `1 << (10 + (last >> 3))`.
+/// Magic, descriptor, and the window's size: 2 to the power of 10 and what is in the upper five bits.
 pub(super) const HEADER: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0, (WINDOW_LOG - 10) << 3];
 pub(super) const END: [u8; 3] = [1, 0, 0];
 
