@@ -443,8 +443,10 @@ fn nothing_is_unpacked_and_memory_is_bounded() {
         peak = peak.max(kib.unwrap_or(0u64));
         // Files that it has open for writing and that will not be in the output.
         for fd in fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten() {
+            // The directory that the output is prepared in goes at the end, and is held open for a moment more.
             if let Ok(to) = fs::read_link(fd.path())
                 && to.to_string_lossy().ends_with(" (deleted)")
+                && fs::metadata(fd.path()).is_ok_and(|metadata| metadata.is_file())
             {
                 other.push(to);
             }

@@ -449,10 +449,10 @@ fn a_compressed_bundle_need_not_fit_into_memory() {
     let isas = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1200"];
     let mut all = entries(&compile(dir.path(), "large", &isas, &[]));
     for (_, content) in all.iter_mut().filter(|(_, content)| !content.is_empty()) {
-        content.resize(12 << 20, 0);
+        content.resize(16 << 20, 0);
     }
     let plain = bundle_of(&all);
-    assert!(plain.len() > 80 << 20);
+    assert!(plain.len() > 110 << 20);
     let packed = compress(Ccob::V3, true, &plain);
     let mut kpacks = Vec::new();
     for (form, bundle) in [("plain", plain), ("packed", packed)] {
@@ -473,7 +473,7 @@ fn a_compressed_bundle_need_not_fit_into_memory() {
             split.args(["split", "--quiet", "--artifact-prefix", "large_lib", "--artifact-dir"]);
             split.arg(&artifact).arg("--output-dir").arg(&out).args(args);
             let peak = peak_memory(&mut split);
-            assert!(peak < 80 << 10, "{form} {args:?}: a peak of {peak} KiB");
+            assert!(peak < 100 << 10, "{form} {args:?}: a peak of {peak} KiB");
             let mut made = snapshot(&out);
             made.retain(|path, what| path.ends_with(".kpack") && what.starts_with("file"));
             assert_eq!(made.len(), isas.len(), "{made:?}");
