@@ -157,8 +157,8 @@ impl Error {
 
 fn system_hint(error: &std::io::Error) -> Option<&'static str> {
     use std::io::ErrorKind;
-    // `EMFILE` and `ENFILE` of Linux have no kind.
-    if matches!(error.raw_os_error(), Some(23 | 24)) {
+    // They have no kind.
+    if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
         return Some("allow more open files (`ulimit -n`), or lower --jobs");
     }
     Some(match error.kind() {

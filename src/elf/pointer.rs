@@ -94,7 +94,7 @@ pub fn read(r: &dyn ReadAt, image: &Image, vaddrs: &[u64]) -> Result<Vec<Pointer
     Ok(pointers)
 }
 
-/// Whether the loader writes to a word that has some of these addresses.
+/// Whether DT_RELA or DT_RELR has the loader write to a word that has some of these addresses.
 pub(crate) fn any_in(r: &dyn ReadAt, image: &Image, range: &Range<u64>) -> Result<bool, ElfError> {
     let dynamic = Dynamic::read_entries(r, image)?;
     let mut any = false;

@@ -510,11 +510,10 @@ pub(super) fn preamble_fault(package: &Package, templates: &Templates, what: &st
 
 /// Lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
     let mut hex = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        hex.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        hex.extend([digit(byte >> 4), digit(byte & 15)]);
     }
     hex
 }

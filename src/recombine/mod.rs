@@ -184,7 +184,13 @@ fn recombine_component(
     Errors::check((), std::mem::take(&mut faults))?;
     code.families.extend(families.iter().map(|(family, _)| family.clone()));
     let shared = place_families(component, families, config, &mut groups, report);
-    misplaced(units::check(&generic, &device, parts)?, config, report)?;
+    let found = units::check(&generic, &device, parts)?;
+    if let Some(most) = found.not_all {
+        report.warnings.push(Warning::new(format!(
+            "{component}: it has more than {most} names of kernels: whether all fit the host code was not looked at"
+        )));
+    }
+    misplaced(found.misfits, config, report)?;
 
     let mut made = Vec::new();
     let has_code = |shard: &Shard| {

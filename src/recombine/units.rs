@@ -24,19 +24,29 @@ const WRAPPER: u64 = 24;
 const COMMON: usize = 16;
 
 /// Names of kernels that are held for one component at most: 128 MiB. Real ones have some hundred thousand; what comes
-/// after is not judged.
+/// after is not judged, which is told.
 const HELD_MAX: usize = 16 << 20;
 
 /// The kernels of one binary, by the place of their wrapper.
 type Places = BTreeMap<u32, Option<Arc<KernelNames>>>;
 
+/// What was found of one component.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Binaries and shards that do not fit, in words.
+    pub misfits: Vec<String>,
+    /// That there are more names of kernels than this, so that not all were compared.
+    pub not_all: Option<usize>,
+}
+
 /// Looks at all kernels of a component that go into packages. `generic` are its generic artifacts and `device` those
 /// with kernels that go somewhere, the primary shard's first in both; `all` has also those that are left out. Gives a
 /// finding for each binary and shard that do not fit.
-pub(super) fn check(generic: &[&Part], device: &[&Part], all: &[Part]) -> Result<Vec<String>> {
-    let Some(first) = all.first() else { return Ok(Vec::new()) };
+pub(super) fn check(generic: &[&Part], device: &[&Part], all: &[Part]) -> Result<Found> {
+    let mut found = Found::default();
+    let Some(first) = all.first() else { return Ok(found) };
     if all.iter().all(|part| part.shard.name == first.shard.name) {
-        return Ok(Vec::new());
+        return Ok(found);
     }
     let mut by_shard: BTreeMap<&str, BTreeMap<String, Places>> = BTreeMap::new();
     let mut room = HELD_MAX;
@@ -45,7 +55,7 @@ pub(super) fn check(generic: &[&Part], device: &[&Part], all: &[Part]) -> Result
     }
     let mut shards: Vec<&str> = device.iter().map(|part| part.shard.name.as_str()).collect();
     shards.dedup();
-    let mut findings = Vec::new();
+    found.not_all = (room == 0).then_some(HELD_MAX);
     for shard in shards {
         let own = generic.iter().find(|part| part.shard.name == shard);
         for (binary, places) in by_shard.get(shard).into_iter().flatten() {
@@ -61,7 +71,7 @@ pub(super) fn check(generic: &[&Part], device: &[&Part], all: &[Part]) -> Result
                 _ => theirs.and_then(|theirs| misplaced(places, theirs)),
             };
             if let Some(how) = how {
-                findings.push(format!(
+                found.misfits.push(format!(
                     "{shard}: its kernels of {binary} do not fit the host code, which is that of \
                      {}: a kernel is found by the place of its translation unit in the file, and \
                      {how}",
@@ -70,7 +80,7 @@ pub(super) fn check(generic: &[&Part], device: &[&Part], all: &[Part]) -> Result
             }
         }
     }
-    Ok(findings)
+    Ok(found)
 }
 
 fn source<'a>(part: &'a Part, binary: &str) -> Option<&'a Source> {

@@ -1,6 +1,6 @@
 //! Warnings, and what several of them have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Serialize, Serializer};
 
@@ -47,11 +47,20 @@ impl Serialize for Warning {
 /// The warnings in lines for people: what several say is one line, with their number and the first few
 /// names, where the first of them stood.
 pub fn told(warnings: &[Warning]) -> Vec<String> {
-    let mut joined: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    /// What warnings say that have one text in common.
+    #[derive(Default)]
+    struct Joined<'a> {
+        count: usize,
+        /// Of what they say it, each once, in their order.
+        of: Vec<&'a str>,
+        seen: HashSet<&'a str>,
+    }
+    let mut joined: HashMap<&str, Joined> = HashMap::new();
     for (common, of) in warnings.iter().filter_map(|warning| warning.common.as_ref()) {
-        let names = joined.entry(common).or_default();
-        if !names.contains(&of.as_str()) {
-            names.push(of);
+        let joined = joined.entry(common).or_default();
+        joined.count += 1;
+        if joined.seen.insert(of) {
+            joined.of.push(of);
         }
     }
     let mut lines = Vec::new();
@@ -60,18 +69,15 @@ pub fn told(warnings: &[Warning]) -> Vec<String> {
             lines.push(warning.text.clone());
             continue;
         };
-        // The first of them has told of all.
-        let Some(names) = joined.remove(common.as_str()) else { continue };
-        let several = warnings
-            .iter()
-            .filter(|other| other.common.as_ref().is_some_and(|(theirs, _)| theirs == common));
-        if several.count() == 1 {
+        // The first of them tells of all.
+        let Some(Joined { count, of, .. }) = joined.remove(common.as_str()) else { continue };
+        if count == 1 {
             lines.push(warning.text.clone());
             continue;
         }
-        let mut list = names[..names.len().min(SHOWN)].join(", ");
-        if names.len() > SHOWN {
-            list += &format!(" and {} more ({} in all)", names.len() - SHOWN, names.len());
+        let mut list = of[..of.len().min(SHOWN)].join(", ");
+        if of.len() > SHOWN {
+            list += &format!(" and {} more ({} in all)", of.len() - SHOWN, of.len());
         }
         lines.push(common.replace("{}", &list));
     }

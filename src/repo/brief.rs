@@ -297,6 +297,7 @@ mod tests {
             of.filter(|record| record.part.format == format).collect::<Vec<_>>()
         };
         let settings = Settings::default();
+        let kept = &pieces::Kept::of(kept);
         let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
         vec![
             apt::indices(&debs, &settings, 9, None, kept, &jobs()).unwrap(),
@@ -305,7 +306,7 @@ mod tests {
     }
 
     fn through_a_file(state: &State, path: &Path) -> State {
-        state.write(path, &jobs()).unwrap();
+        std::fs::write(path, state.encode(&jobs()).unwrap()).unwrap();
         State::read(path).unwrap()
     }
 

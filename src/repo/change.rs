@@ -3,7 +3,7 @@
 //! A name, version and architecture mean the same bytes for ever: clients cache packages by name, and mirrors
 //! and people compare them. So other bytes under a name that is taken are refused.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use globset::Glob;
@@ -214,26 +214,32 @@ fn follow(packages: &[Stored], goes: &mut [bool]) -> Result<()> {
         }
     }
     let is_exact = |one: &Relation| matches!(one.constraint, Some((Op::Equal, _)));
-    loop {
-        let mut more = false;
-        for (number, (stored, relations)) in packages.iter().zip(&relations).enumerate() {
-            let format = stored.record.format();
-            let strands = |need: &&Vec<Relation>| {
-                let by = need.iter().flat_map(|one| {
-                    let by = met_by.get(&(format, &*one.name)).into_iter().flatten();
-                    by.filter(|(_, version)| meets(format, *version, one.constraint.as_ref()))
-                });
-                let by: Vec<usize> = by.map(|(number, _)| *number).collect();
-                // What nothing here ever met comes from elsewhere.
-                !by.is_empty() && by.iter().all(|number| goes[*number])
-            };
-            let mut needs = relations.needs.iter().filter(|need| need.iter().all(is_exact));
-            if !goes[number] && needs.any(|need| strands(&need)) {
-                (goes[number], more) = (true, true);
-            }
-        }
-        if !more {
-            return Ok(());
+    // Each exact need: who has it, and how many are left that meet it; by each of these, the needs that it meets.
+    let mut needs: Vec<(usize, usize)> = Vec::new();
+    let mut meets_needs: Vec<Vec<usize>> = vec![Vec::new(); packages.len()];
+    for (number, (stored, relations)) in packages.iter().zip(&relations).enumerate() {
+        let format = stored.record.format();
+        for need in relations.needs.iter().filter(|need| need.iter().all(is_exact)) {
+            let by = need.iter().flat_map(|one| {
+                let by = met_by.get(&(format, &*one.name)).into_iter().flatten();
+                by.filter(|(_, version)| meets(format, *version, one.constraint.as_ref()))
+            });
+            let by: BTreeSet<usize> = by.map(|(number, _)| *number).collect();
+            by.iter().for_each(|by| meets_needs[*by].push(needs.len()));
+            needs.push((number, by.len()));
         }
     }
+    let mut going: Vec<usize> = (0..packages.len()).filter(|number| goes[*number]).collect();
+    while let Some(number) = going.pop() {
+        for need in &meets_needs[number] {
+            let (who, left) = &mut needs[*need];
+            *left -= 1;
+            // What nothing here ever met comes from elsewhere, and does not get here.
+            if *left == 0 && !goes[*who] {
+                goes[*who] = true;
+                going.push(*who);
+            }
+        }
+    }
+    Ok(())
 }

@@ -33,7 +33,7 @@ pub mod work;
 
 pub(crate) use crate::package::render::hex;
 
-pub use pieces::Block;
+pub use pieces::{Block, Kept};
 
 use crate::package::Format;
 

@@ -161,7 +161,7 @@ pub fn publish(
         new.push(to);
     }
     let mut plan = Plan { places: Vec::new(), remove };
-    prepare(&places, indices, (&state, jobs), &mut plan, &mut new)?;
+    prepare(&places, indices, &state.encode(jobs)?, &mut plan, &mut new)?;
     decide(&places, &new)?;
     finish(&places)?;
     let published = Published { publication: state.publication, date, removed_files: plan.remove };
@@ -291,7 +291,7 @@ fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<St
 fn prepare(
     places: &Places,
     indices: Vec<Indices>,
-    (state, jobs): (&State, &Jobs),
+    state: &[u8],
     plan: &mut Plan,
     new: &mut Vec<PathBuf>,
 ) -> Result<()> {
@@ -336,7 +336,7 @@ fn prepare(
     // What cannot be done must not be decided.
     plan.check()?;
     new.extend([part.join(STATE), part.join(PLAN)]);
-    state.write(&part.join(STATE), jobs)?;
+    write(&part.join(STATE), state)?;
     let bytes = rmp_serde::to_vec(&plan)
         .map_err(|e| Error::failed("cannot encode the plan of the publication").because(e))?;
     write(&part.join(PLAN), &bytes)
@@ -586,8 +586,8 @@ mod tests {
         let next = to_come(&repository.state, 2);
         let (state, remove) = next_state(&repository.state, next, &indices);
         let mut plan = Plan { places: Vec::new(), remove };
-        prepare(&repository.places, indices, (&state, &jobs()), &mut plan, &mut Vec::new())
-            .unwrap();
+        let state = state.encode(&jobs()).unwrap();
+        prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
         plan
     }
 

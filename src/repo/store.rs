@@ -220,20 +220,19 @@ impl State {
         Ok(state)
     }
 
-    /// Writes it to a new file, which is not flushed to the disk.
-    pub(super) fn write(&self, path: &Path, jobs: &Jobs) -> Result<()> {
-        let cannot = |e| Error::output("cannot write", path, e);
+    /// The content of its file.
+    pub(super) fn encode(&self, jobs: &Jobs) -> Result<Vec<u8>> {
+        let cannot = || Error::failed("cannot encode the state");
         let briefs: Vec<_> = self.packages.iter().map(|stored| &stored.record.part).collect();
         let chunks = brief::chunks(&briefs, jobs)?;
-        let bytes = rmp_serde::to_vec(&(self, chunks))
-            .map_err(|e| Error::failed("cannot encode the state").because(e))?;
-        let mut file = File::create(path).map_err(cannot)?;
-        file.write_all(MAGIC).map_err(cannot)?;
-        let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).map_err(cannot)?;
-        encoder.include_checksum(true).map_err(cannot)?;
-        encoder.write_all(&bytes).map_err(cannot)?;
-        encoder.finish().map_err(cannot)?;
-        Ok(())
+        let bytes = rmp_serde::to_vec(&(self, chunks)).map_err(|e| cannot().because(e))?;
+        let compress = || {
+            let mut encoder = zstd::stream::write::Encoder::new(MAGIC.to_vec(), LEVEL)?;
+            encoder.include_checksum(true)?;
+            encoder.write_all(&bytes)?;
+            encoder.finish()
+        };
+        Ok(compress().map_err(|e| cannot().because(e))?)
     }
 }
 

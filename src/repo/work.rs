@@ -10,7 +10,7 @@ use super::change::{self, Change};
 use super::intake;
 use super::publish::{self, Next, Published};
 use super::store::{Places, Repository, Settings, State, Stored, mtime};
-use super::{Indices, apt, closed, rpm, settings, trust};
+use super::{Indices, Kept, apt, closed, rpm, settings, trust};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::package::Format;
@@ -285,7 +285,7 @@ impl Run<'_> {
         };
         // What would be signed is not: a key may be asked for, or its use be noted down.
         let signer = self.options.signer.filter(|_| !self.is_rehearsal);
-        let kept = &state.blocks;
+        let kept = &Kept::of(&state.blocks);
         let mut indices = Vec::new();
         if has_indices(state, Format::Deb, packages) {
             let debs = of(Format::Deb);

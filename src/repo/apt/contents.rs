@@ -29,22 +29,22 @@ pub(super) fn index(
     let mut different = packages.to_vec();
     different.dedup_by_key(|package| package.part.listed);
     let key = pieces::key(PACKING, "Contents", different.iter().map(|one| &one.part.listed));
+    let (mut unpacker, made);
     let (text, block) = match kept.get(&key) {
         Some(block) => {
-            let mut unpacker = Unpacker::default();
-            (unpacker.unpack(PACKING, block).map_err(cannot)?.to_vec(), block.clone())
+            unpacker = Unpacker::default();
+            (unpacker.unpack(PACKING, block).map_err(cannot)?, block.clone())
         }
         None => {
-            let text = text(&different)?;
-            let block = pieces::block(PACKING, key, &text).map_err(cannot)?;
-            (text, block)
+            made = text(&different)?;
+            (made.as_slice(), pieces::block(PACKING, key, &made).map_err(cannot)?)
         }
     };
     let mut stream = Stream::new(PACKING);
-    stream.push(&block, &text);
+    stream.push(&block, text);
     let bytes = stream.finish();
     let served = (Entry::of(format!("{path}.{}", ending(PACKING)), &bytes), bytes);
-    Ok((Entry::of(path.to_owned(), &text), served, block))
+    Ok((Entry::of(path.to_owned(), text), served, block))
 }
 
 /// Several versions of one package count once.

@@ -27,12 +27,12 @@ use crate::jobs::Jobs;
 use crate::sign::Signer;
 
 use super::brief::Package;
-use super::pieces::{Block, Kept, Packing};
+use super::pieces::{Kept, Packing};
 use super::record::Part;
 use super::store::Settings;
 use super::{Content, Fixed, Indices, Named, root};
 use crate::package::Format;
-pub(crate) use record::OF_INDEX;
+pub(crate) use record::{OF_INDEX, field_lines};
 pub use record::{Record, read};
 use release::Entry;
 
@@ -72,7 +72,7 @@ pub fn indices(
     settings: &Settings,
     date: i64,
     signer: Option<&Signer>,
-    kept: &[Block],
+    kept: &Kept<'_>,
     jobs: &Jobs,
 ) -> Result<Indices> {
     let mut archs: BTreeSet<&str> = settings.architectures.iter().map(String::as_str).collect();
@@ -80,7 +80,6 @@ pub fn indices(
     let mut components: BTreeSet<&str> = settings.components().collect();
     components.extend(packages.iter().map(|package| component(package)));
 
-    let kept = &Kept::of(kept);
     let mut made: Vec<Made> = Vec::new();
     let mut blocks = Vec::new();
     for name in &components {

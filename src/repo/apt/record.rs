@@ -133,7 +133,12 @@ fn stanza(control: &[u8]) -> Result<String, PackageError> {
 }
 
 /// The value of a field, its lines put together with blanks.
-pub(super) fn field(stanza: &str, name: &str) -> Option<String> {
+fn field(stanza: &str, name: &str) -> Option<String> {
+    Some(field_lines(stanza, name)?.join(" ").trim().to_owned())
+}
+
+/// The lines of a field's value, without blanks at their ends: that behind the name, and those that go on.
+pub(crate) fn field_lines<'a>(stanza: &'a str, name: &str) -> Option<Vec<&'a str>> {
     let mut lines = stanza.lines();
     let value = loop {
         let (found, value) = lines.next()?.split_once(':')?;
@@ -147,8 +152,7 @@ pub(super) fn field(stanza: &str, name: &str) -> Option<String> {
         }
     };
     let more = lines.take_while(|line| line.starts_with([' ', '\t']));
-    let parts: Vec<&str> = std::iter::once(value).chain(more).map(str::trim).collect();
-    Some(parts.join(" ").trim().to_owned())
+    Some(std::iter::once(value).chain(more).map(str::trim).collect())
 }
 
 impl Record {

@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::io::Cursor;
 
 use super::brief::Package;
-use super::pieces::{Block, Kept};
+use super::pieces::Kept;
 use super::store::Settings;
 use super::{Content, Fixed, Indices, Named, root};
 use crate::error::Result;
@@ -53,11 +53,10 @@ pub fn indices(
     settings: &Settings,
     date: i64,
     signer: Option<&Signer>,
-    kept: &[Block],
+    kept: &Kept<'_>,
     jobs: &Jobs,
 ) -> Result<Indices> {
     let compression = settings.rpm_compression;
-    let kept = &Kept::of(kept);
     let made =
         jobs.drive(&Kind::ALL, |kind| metadata::document(*kind, packages, compression, kept));
     let mut documents = Vec::new();

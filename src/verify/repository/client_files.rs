@@ -12,6 +12,7 @@ use std::path::Path;
 
 use super::{Listing, Log, limited};
 use crate::package::Format;
+use crate::repo::apt::field_lines;
 use crate::sign::{Signature, Verifier};
 use crate::verify::finding::{Check, Finding};
 
@@ -95,24 +96,11 @@ fn text(root: &Path, name: &str, log: &mut Log<'_>) -> Option<String> {
     }
 }
 
-/// A field of a stanza with the lines that go on.
+/// The text of a field, which may have several lines.
 fn field(stanza: &str, name: &str) -> Option<String> {
-    let mut value: Option<String> = None;
-    for line in stanza.lines() {
-        match (&mut value, line.strip_prefix([' ', '\t'])) {
-            (Some(value), Some(more)) => {
-                value.push('\n');
-                // Source: deb822(5): a lone dot stands for an empty line.
-                value.push_str(if more.trim() == "." { "" } else { more });
-            }
-            (Some(_), None) => break,
-            (None, _) => {
-                let found = line.split_once(':').filter(|(key, _)| key.eq_ignore_ascii_case(name));
-                value = found.map(|(_, value)| value.trim().to_owned());
-            }
-        }
-    }
-    value
+    // Source: deb822(5): a lone dot stands for an empty line.
+    let lines = field_lines(stanza, name)?.into_iter();
+    Some(lines.map(|line| if line == "." { "" } else { line }).collect::<Vec<_>>().join("\n"))
 }
 
 /// Checks a `.sources` file, and returns where it says that the repository is.
@@ -210,9 +198,9 @@ fn repo(
         let is_by = |file: fs::File| -> Result<(), String> {
             let key = limited(file, MOST).map_err(|e| e.to_string())?;
             let keys = Verifier::from_keys(&key).map_err(|e| e.to_string())?;
-            let (Ok(armored), Ok(repomd)) =
-                (fs::read(&asc), fs::read(listing.root.join("repodata/repomd.xml")))
-            else {
+            let read = |path: &Path| fs::File::open(path).and_then(|file| limited(file, MOST));
+            let repomd = read(&listing.root.join("repodata/repomd.xml"));
+            let (Ok(armored), Ok(repomd)) = (read(&asc), repomd) else {
                 return Ok(());
             };
             let signature = Signature::parse(&armored)?;
