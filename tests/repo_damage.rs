@@ -41,6 +41,14 @@ fn replace(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
+/// A repository with two releases, one after the other, that keeps nothing of older publications.
+fn two_releases(dir: &Path) {
+    let mut create = unsigned("create", dir);
+    create.args(both(0)).args(["--url", "https://repo.example.org/rocm"]);
+    ok(create.args(["--keep-publications", "1", "--keep-days", "0"]));
+    ok(unsigned("add", dir).args(both(1)));
+}
+
 #[test]
 fn a_damaged_state_is_refused_and_changes_nothing() {
     let temp = TempDir::new().unwrap();
@@ -192,15 +200,7 @@ fn a_state_that_is_not_of_what_is_published_is_refused() {
 fn each_index_that_is_damaged_or_lost_is_made_again() {
     let temp = TempDir::new().unwrap();
     let dir = temp.path().join("repo");
-    let mut create = unsigned("create", &dir);
-    create.args(both(0)).args([
-        "--url",
-        "https://repo.example.org/rocm",
-        "--keep-publications",
-        "1",
-    ]);
-    ok(create.args(["--keep-days", "0"]));
-    ok(unsigned("add", &dir).args(both(1)));
+    two_releases(&dir);
     let indices: Vec<String> = files(&dir)
         .into_iter()
         .filter(|path| {
@@ -260,15 +260,7 @@ fn a_suite_that_is_renamed_to_and_fro_is_whole_each_time() {
 fn killed(args: &[&str], packages: &[PathBuf]) {
     let temp = TempDir::new().unwrap();
     let (good, dir) = (temp.path().join("good"), temp.path().join("repo"));
-    let mut create = unsigned("create", &good);
-    create.args(both(0)).args([
-        "--url",
-        "https://repo.example.org/rocm",
-        "--keep-publications",
-        "1",
-    ]);
-    ok(create.args(["--keep-days", "0"]));
-    ok(unsigned("add", &good).args(both(1)));
+    two_releases(&good);
     let command = || {
         let mut command = unsigned(args[0], &dir);
         command.args(&args[1..]).args(packages);
