@@ -49,8 +49,8 @@ pub struct Brief {
 enum Body {
     /// It was read from the package, and is as it is kept.
     Read(Arc<(Part, Vec<u8>)>),
-    /// The chunk, and its place in there.
-    Kept(Arc<Shelf>, usize),
+    /// In a chunk, and read when somebody asks for it.
+    Kept(Arc<Kept>),
     #[default]
     Missing,
 }
@@ -75,19 +75,20 @@ pub(super) struct Chunk {
     bytes: Vec<u8>,
 }
 
-/// A chunk, and what was read of it.
+/// A chunk, and what it has when it is decompressed: the parts in MessagePack, one after the other.
 #[derive(Debug)]
 struct Shelf {
     chunk: Chunk,
-    read: OnceLock<Parts>,
+    bytes: OnceLock<Vec<u8>>,
 }
 
+/// A part in a chunk.
 #[derive(Debug)]
-struct Parts {
-    /// In MessagePack, one after the other.
-    bytes: Vec<u8>,
-    /// Each, and where it is in the bytes.
-    all: Vec<(Part, Range<usize>)>,
+struct Kept {
+    shelf: Arc<Shelf>,
+    /// Where it is.
+    range: Range<usize>,
+    part: OnceLock<Part>,
 }
 
 /// Level 1: a chunk is read by us alone, and often made.
@@ -103,7 +104,8 @@ impl Record<Part> {
         };
         let relations = encoded(rmp_serde::to_vec(&self.relations()))?.into_boxed_slice();
         let bytes = encoded(rmp_serde::to_vec(&self.part))?;
-        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let size = u32::try_from(bytes.len())
+            .map_err(|_| Error::failed("a package says more of itself than 4 GiB"))?;
         let mut id = Sha256::new();
         let head = (&self.name, &self.version, &self.arch, &self.path);
         let head = (head, self.size, self.sha256, self.built);
@@ -134,7 +136,7 @@ impl Brief {
     pub fn part(&self) -> Result<&Part> {
         match &self.body {
             Body::Read(read) => Ok(&read.0),
-            Body::Kept(shelf, at) => Ok(&shelf.parts()?.get(*at).ok_or_else(damaged)?.0),
+            Body::Kept(kept) => kept.part(),
             Body::Missing => Err(damaged().into()),
         }
     }
@@ -149,11 +151,7 @@ impl Brief {
     fn encoded(&self) -> Result<&[u8]> {
         match &self.body {
             Body::Read(read) => Ok(&read.1),
-            Body::Kept(shelf, at) => {
-                let parts = shelf.parts()?;
-                let (_, range) = parts.get(*at).ok_or_else(damaged)?;
-                Ok(shelf.bytes(range))
-            }
+            Body::Kept(kept) => kept.bytes(),
             Body::Missing => Err(damaged().into()),
         }
     }
@@ -167,46 +165,54 @@ pub(super) fn damaged() -> Error {
 }
 
 impl Shelf {
-    fn parts(&self) -> Result<&[(Part, Range<usize>)]> {
-        if let Some(read) = self.read.get() {
-            return Ok(&read.all);
+    fn bytes(&self) -> Result<&[u8]> {
+        if let Some(bytes) = self.bytes.get() {
+            return Ok(bytes);
         }
-        let Chunk { count, size, bytes } = &self.chunk;
-        if *size > MOST || *count > *size {
+        let Chunk { size, bytes, .. } = &self.chunk;
+        if *size > MOST {
             return Err(damaged().into());
         }
         let bytes = zstd::bulk::decompress(bytes, *size).map_err(|e| damaged().because(e))?;
-        let mut all = Vec::new();
-        let mut at = 0;
-        for _ in 0..*count {
-            let rest = bytes.get(at..).ok_or_else(damaged)?;
-            let (part, taken) = msgpack::decode(rest).map_err(|e| damaged().because(e))?;
-            all.push((part, at..at + taken));
-            at += taken;
-        }
         // Where another thread was faster, its are the same.
-        Ok(&self.read.get_or_init(|| Parts { bytes, all }).all)
+        Ok(self.bytes.get_or_init(|| bytes))
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> Result<&[u8]> {
+        Ok(self.shelf.bytes()?.get(self.range.clone()).ok_or_else(damaged)?)
     }
 
-    fn bytes(&self, range: &Range<usize>) -> &[u8] {
-        self.read.get().and_then(|read| read.bytes.get(range.clone())).unwrap_or_default()
+    fn part(&self) -> Result<&Part> {
+        if let Some(part) = self.part.get() {
+            return Ok(part);
+        }
+        let (part, _) = msgpack::decode(self.bytes()?).map_err(|e| damaged().because(e))?;
+        Ok(self.part.get_or_init(|| part))
     }
 }
 
 /// Gives packages the parts that chunks have of them, in their order.
 pub(super) fn shelve<'a>(
-    packages: impl Iterator<Item = &'a mut Brief>,
+    mut packages: impl Iterator<Item = &'a mut Brief>,
     chunks: Vec<Chunk>,
 ) -> Result<()> {
-    let mut places = chunks.into_iter().flat_map(|chunk| {
-        let count = chunk.count;
-        let shelf = Arc::new(Shelf { chunk, read: OnceLock::new() });
-        (0..count).map(move |at| Body::Kept(Arc::clone(&shelf), at))
-    });
-    for brief in packages {
-        brief.body = places.next().ok_or_else(damaged)?;
+    for chunk in chunks {
+        let (count, mut at) = (chunk.count, 0);
+        let shelf = Arc::new(Shelf { chunk, bytes: OnceLock::new() });
+        for _ in 0..count {
+            let brief = packages.next().ok_or_else(damaged)?;
+            let range = at..at + brief.size as usize;
+            at = range.end;
+            let (shelf, part) = (Arc::clone(&shelf), OnceLock::new());
+            brief.body = Body::Kept(Arc::new(Kept { shelf, range, part }));
+        }
     }
-    Ok(())
+    match packages.next() {
+        None => Ok(()),
+        Some(_) => Err(damaged().into()),
+    }
 }
 
 /// Puts the parts of packages into chunks; those that are there are copied.
@@ -216,14 +222,23 @@ pub(super) fn chunks(packages: &[&Brief], jobs: &Jobs) -> Result<Vec<Chunk>> {
     made.into_iter().collect()
 }
 
+/// The chunk that has these and no others, in their order.
+fn whole<'a>(packages: &[&'a Brief]) -> Option<&'a Chunk> {
+    let (mut shelf, mut at) = (None, 0);
+    for brief in packages {
+        let Body::Kept(kept) = &brief.body else { return None };
+        let shelf = *shelf.get_or_insert(&kept.shelf);
+        if !Arc::ptr_eq(shelf, &kept.shelf) || kept.range.start != at {
+            return None;
+        }
+        at = kept.range.end;
+    }
+    shelf.map(|shelf| &shelf.chunk).filter(|chunk| chunk.size == at)
+}
+
 fn chunk(packages: &[&Brief]) -> Result<Chunk> {
-    if let Some(Body::Kept(shelf, 0)) = packages.first().map(|brief| &brief.body)
-        && shelf.chunk.count == packages.len()
-        && packages.iter().enumerate().all(|(n, brief)| {
-            matches!(&brief.body, Body::Kept(other, at) if *at == n && Arc::ptr_eq(other, shelf))
-        })
-    {
-        return Ok(shelf.chunk.clone());
+    if let Some(chunk) = whole(packages) {
+        return Ok(chunk.clone());
     }
     let mut all = Vec::new();
     for brief in packages {
