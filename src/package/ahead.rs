@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
+use std::sync::Arc;
 
 use super::files::{cannot_read, longer_than_it_was};
 use super::together::Give;
@@ -19,6 +20,14 @@ pub(super) struct Content<'a> {
     pub(super) path: &'a TreePath,
     pub(super) source: &'a Source,
     pub(super) size: u64,
+}
+
+/// What a writer gets of a file.
+pub(super) enum Piece<'c> {
+    /// Content that comes next. Where `shared`, its blocks, if it is compressed by itself, come from elsewhere.
+    Content { bytes: &'c [u8], shared: bool },
+    /// Blocks of a piece of a file: of this one, or of one before it.
+    Blocks(Arc<Vec<u8>>),
 }
 
 /// Files that are read in order, and the window.
@@ -83,12 +92,18 @@ impl<'a> Ahead<'a> {
     }
 
     /// Gives the content of the next file in pieces, and returns its MD5.
-    pub(super) fn next(&mut self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<[u8; 16]> {
+    pub(super) fn next(
+        &mut self,
+        mut take: impl FnMut(Piece<'_>) -> Result<()>,
+    ) -> Result<[u8; 16]> {
         let mut rest = Vec::new();
         self.fill()?;
-        let path =
-            self.window.front().expect("the caller asks for as many files as there are").path;
-        let handed_on = self.give.as_mut().is_some_and(|give| give.begin(path));
+        let file = self.window.front().expect("the caller asks for as many files as there are");
+        let (path, size) = (file.path, file.size);
+        let handed_on = match &mut self.give {
+            Some(give) => give.begin(path, size, &mut take)?,
+            None => false,
+        };
         loop {
             self.fill()?;
             let file = self.window.front_mut().expect("it is there until its end");
@@ -100,12 +115,12 @@ impl<'a> Ahead<'a> {
                 self.held -= 1;
                 match self.give.as_mut().filter(|_| handed_on) {
                     None => {
-                        take(&chunk)?;
+                        take(Piece::Content { bytes: &chunk, shared: false })?;
                         self.spare.push(chunk);
                     }
                     Some(give) => {
-                        let chunk = give.chunk(chunk)?;
-                        take(&chunk)?;
+                        let chunk = give.chunk(chunk, &mut take)?;
+                        take(Piece::Content { bytes: &chunk, shared: give.shares_blocks() })?;
                         give.done(chunk);
                     }
                 }
@@ -117,6 +132,11 @@ impl<'a> Ahead<'a> {
                 self.digest();
             }
         }
+    }
+
+    /// Gives what is still to come of the files before: to be called behind the last.
+    pub(super) fn rest(&mut self, mut take: impl FnMut(Piece<'_>) -> Result<()>) -> Result<()> {
+        self.give.as_mut().map_or(Ok(()), |give| give.settle(&mut take))
     }
 
     /// Reads until the window is full.

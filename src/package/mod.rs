@@ -14,6 +14,7 @@ pub mod compress;
 pub mod deb;
 pub mod elfdeps;
 mod files;
+mod frame;
 pub mod grammar;
 pub mod lint;
 pub mod planned;

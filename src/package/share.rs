@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::compress::Compression;
+use super::compress::{Compression, memory_of_both};
 use super::together;
 use crate::error::{Error, Result};
 
@@ -86,8 +86,10 @@ impl Bound<'_> {
 
     /// What compressing one package takes at most, in all formats at a time or in one after the other.
     fn compressing(&self, threads: usize, together: bool) -> u64 {
-        let each = self.compressions.iter().map(|how| how.memory(threads));
-        if together { each.sum::<u64>() + together::MEMORY } else { each.max().unwrap_or(0) }
+        match self.compressions {
+            [one, other] if together => memory_of_both(*one, *other, threads) + together::MEMORY,
+            each => each.iter().map(|how| how.memory(threads)).max().unwrap_or(0),
+        }
     }
 
     fn too_little(&self, memory: u64, fixed: u64) -> Error {
@@ -168,9 +170,10 @@ mod tests {
             Some((share.at_once, share.threads))
         };
         assert_eq!(shared(256, "zstd:3", 2), Some((2, 1)));
-        assert_eq!(shared(190, "zstd:3", 2), Some((1, 2)));
+        assert_eq!(shared(190, "zstd:3,long=20", 2), Some((1, 2)));
         assert_eq!(shared(128, "zstd:3", 2), Some((1, 1)));
-        assert_eq!(shared(256, "zstd:3", 64), Some((2, 2)));
+        assert_eq!(shared(256, "zstd:3", 64), Some((3, 1)));
+        assert_eq!(shared(256, "zstd:3,long=20", 64), Some((2, 2)));
         assert_eq!(shared(256, "zstd:10,long=27", 2), None);
     }
 

@@ -3,6 +3,8 @@
 //! Two writers, each in a thread of its own: the `.deb`'s reads, and hands on each chunk that it takes out of its
 //! window ([`super::ahead`]) through a bounded channel; the `.rpm`'s takes the chunks from there. So MD5 goes on one
 //! side and SHA-256 on the other, and a single large package keeps two cores busy beside the threads that compress.
+//! Where both are compressed alike, pieces of large files are compressed once, on the side that reads, and their blocks
+//! ([`super::frame`]) go to both.
 //!
 //! The formats order files differently: a `.deb` walks directories (`lib/x/a` before `lib/x-y`), an `.rpm` sorts
 //! names as bytes (`lib/x-y` before `lib/x/a`) and has files of several names at the end. What stands in one order
@@ -11,16 +13,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded, unbounded};
 
-use super::ahead::{CHUNK, Content};
+use super::ahead::{CHUNK, Content, Piece};
+use super::compress::shared_level;
 use super::files;
+use super::frame::{self, Cut, Way};
 use super::render::Templates;
 use super::spec::Package;
 use super::{Options, Report, deb, rpm};
@@ -29,6 +34,7 @@ use crate::error::{Error, Errors, Result};
 use crate::jobs::{Core, Jobs};
 use crate::progress::Monitor;
 use crate::tree::{InputFile, Source, TreePath};
+use crate::zstd_blocks::Blocks;
 
 /// Chunks that wait for the second writer: about what its compression takes in at a time.
 const WAITING: usize = 32;
@@ -54,20 +60,31 @@ pub(super) fn write(
     let rpm = rpm::Plan::new(package, &members, templates, rpm_options)?;
     let shared = Shared::new(&deb.contents(), &rpm.contents(), &deb_options.spool_dir)?;
 
+    let level = shared_level(deb_options.compression, rpm_options.compression);
     let (to, from) = bounded(WAITING);
+    let (blocks_to, blocks_from) = unbounded();
     let buffers = Arc::new(Buffers::new(WAITING * CHUNK, 1));
     let gone = AtomicBool::new(false);
     let (deb, rpm) = thread::scope(|scope| {
         let shared = &shared;
         let of_give = Arc::clone(&buffers);
         let write_rpm = move || {
-            let take = Take { shared, from, nth: 0, buffers, core: jobs.core() };
+            let core = jobs.core();
+            let take =
+                Take { shared, from, nth: 0, buffers, level, blocks: blocks_from, owed: 0, core };
             rpm.write(rpm_options, rpm_out, Some(take), monitor)
         };
         let rpm =
             thread::Builder::new().spawn_scoped(scope, write_rpm).map_err(Error::no_thread)?;
         let core = jobs.core();
-        let give = Give { shared, to, nth: 0, buffers: of_give, gone: &gone, core };
+        let pieces = level.map(|level| Pieces {
+            level,
+            encoders: frame::blocks(level, deb_options.threads),
+            cut: None,
+            to: blocks_to,
+        });
+        let give =
+            Give { shared, to, nth: 0, begun: None, buffers: of_give, gone: &gone, pieces, core };
         let deb = deb.write(deb_options, deb_out, Some(give), monitor);
         Ok::<_, Error>((deb, rpm.join().expect("a writer does not panic")))
     })?;
@@ -182,15 +199,67 @@ struct Chunk {
     bytes: Arc<Vec<u8>>,
 }
 
+/// Where a writer puts what it gets.
+type Sink<'t> = &'t mut dyn FnMut(Piece<'_>) -> Result<()>;
+
 /// The writer's side that reads.
 pub(super) struct Give<'a> {
     shared: &'a Shared<'a>,
     to: Sender<Chunk>,
     nth: usize,
+    /// The size of a file that was begun, of which no chunk came yet.
+    begun: Option<u64>,
     buffers: Arc<Buffers>,
     /// Whether the other writer was found to have stopped.
     gone: &'a AtomicBool,
+    /// Where both compress alike.
+    pieces: Option<Pieces>,
     core: Core,
+}
+
+/// The pieces of large files, which are compressed once for both.
+struct Pieces {
+    level: i32,
+    encoders: Blocks,
+    /// Of the file that is handed on, where it is compressed in pieces.
+    cut: Option<Cut>,
+    to: Sender<Arc<Vec<u8>>>,
+}
+
+impl Pieces {
+    /// Takes in content, and gives blocks that are there.
+    fn feed(&mut self, content: &[u8], take: Sink<'_>) -> Result<()> {
+        let Some(mut cut) = self.cut.take() else { return Ok(()) };
+        let effort = cut.effort();
+        cut.each(content, |part, last| {
+            while !self.encoders.is_fed() && self.encoders.is_full() {
+                self.give(take)?;
+            }
+            self.encoders.feed(part, last, effort).map_err(cannot_compress)?;
+            if last && self.encoders.is_inline() {
+                self.give(take)?;
+            }
+            Ok::<_, Errors>(())
+        })?;
+        self.cut = Some(cut);
+        Ok(())
+    }
+
+    /// Waits for the next blocks and gives them to both; returns whether there were any.
+    fn give(&mut self, take: Sink<'_>) -> Result<bool> {
+        let Some(blocks) = self.encoders.take().map_err(cannot_compress)? else {
+            return Ok(false);
+        };
+        let blocks = Arc::new(blocks);
+        // Where it has stopped, that is found at the next chunk.
+        let _ = self.to.send(Arc::clone(&blocks));
+        take(Piece::Blocks(blocks))?;
+        Ok(true)
+    }
+}
+
+fn cannot_compress(error: io::Error) -> Errors {
+    Error::failed("cannot compress content").because(error).into()
 }
 
 impl<'a> Give<'a> {
@@ -199,27 +268,59 @@ impl<'a> Give<'a> {
         self.shared.place(content)
     }
 
-    /// The next file comes; returns whether its chunks are to be handed on.
-    pub(super) fn begin(&mut self, path: &TreePath) -> bool {
+    /// The next file comes, of `size` bytes; returns whether its chunks are to be handed on.
+    pub(super) fn begin(&mut self, path: &TreePath, size: u64, take: Sink<'_>) -> Result<bool> {
         let streamed = self.shared.streamed.contains(path);
         self.nth += usize::from(streamed);
-        streamed
+        self.begun = streamed.then_some(size);
+        if !streamed {
+            // This writer is busy with it, and the other one would wait.
+            self.settle(take)?;
+        }
+        Ok(streamed)
     }
 
-    /// Hands a chunk on, after which both have it.
-    pub(super) fn chunk(&mut self, bytes: Vec<u8>) -> Result<Arc<Vec<u8>>> {
+    /// Whether the blocks of files that are handed on are made here for both.
+    pub(super) fn shares_blocks(&self) -> bool {
+        self.pieces.is_some()
+    }
+
+    /// Hands a chunk on, after which both have it. What is there of blocks goes to both as well.
+    pub(super) fn chunk(&mut self, bytes: Vec<u8>, take: Sink<'_>) -> Result<Arc<Vec<u8>>> {
+        if let Some(pieces) = &mut self.pieces {
+            if let Some(size) = self.begun.take() {
+                pieces.cut = match Way::of(&bytes, size, pieces.level) {
+                    Way::Pieces(cut) => Some(cut),
+                    Way::Run => None,
+                };
+            }
+            pieces.feed(&bytes, take)?;
+        }
         let bytes = Arc::new(bytes);
         let chunk = Chunk { nth: self.nth, bytes: Arc::clone(&bytes) };
         let sent = match self.to.try_send(chunk) {
             Ok(()) => true,
-            Err(TrySendError::Full(chunk)) => self.core.wait(|| self.to.send(chunk).is_ok()),
+            Err(TrySendError::Full(chunk)) => {
+                // The other one should not have to keep what comes behind blocks meanwhile.
+                self.settle(take)?;
+                self.core.wait(|| self.to.send(chunk).is_ok())
+            }
             Err(TrySendError::Disconnected(_)) => false,
         };
         if !sent {
             self.gone.store(true, Ordering::Relaxed);
-            return Err(Error::failed("the other format cannot be written").into());
+            return Err(Error::failed(GONE).into());
         }
         Ok(bytes)
+    }
+
+    /// Gives all blocks of pieces whose last was handed on.
+    pub(super) fn settle(&mut self, take: Sink<'_>) -> Result<()> {
+        match &mut self.pieces {
+            Some(pieces) => while pieces.give(take)? {},
+            None => {}
+        }
+        Ok(())
     }
 
     /// Takes a chunk back, which the other one may still have.
@@ -241,6 +342,11 @@ pub(super) struct Take<'a> {
     from: Receiver<Chunk>,
     nth: usize,
     buffers: Arc<Buffers>,
+    /// The level at which pieces of large files are compressed by the other one, where they are.
+    level: Option<i32>,
+    blocks: Receiver<Arc<Vec<u8>>>,
+    /// Pieces whose content came and whose blocks did not, or, below zero, the other way round.
+    owed: i64,
     core: Core,
 }
 
@@ -250,13 +356,16 @@ impl Take<'_> {
         &mut self,
         content: &Content<'_>,
         buffer: &mut Vec<u8>,
-        mut take: impl FnMut(&[u8]) -> Result<()>,
+        take: Sink<'_>,
     ) -> Result<()> {
         if !self.shared.streamed.contains(content.path) {
-            return files::copy(&self.shared.place(*content), buffer, take);
+            return files::copy(&self.shared.place(*content), buffer, |bytes| {
+                take(Piece::Content { bytes, shared: false })
+            });
         }
         self.nth += 1;
         let mut left = content.size;
+        let mut cut = None;
         while left > 0 {
             let other =
                 |what: &str| Errors::from(Error::failed(format!("/{}: {what}", content.path)));
@@ -266,18 +375,55 @@ impl Take<'_> {
                 Err(TryRecvError::Disconnected) => None,
             };
             let Some(Chunk { nth, bytes }) = chunk else {
-                return Err(other("the other format cannot be written"));
+                return Err(other(GONE));
             };
+            let first = left == content.size;
             let rest = left.checked_sub(bytes.len() as u64).filter(|_| nth == self.nth);
             left = rest.ok_or_else(|| other("the writers of both formats are not at one file"))?;
-            take(&bytes)?;
+            if let Some(level) = self.level {
+                if first {
+                    cut = match Way::of(&bytes, content.size, level) {
+                        Way::Run => None,
+                        Way::Pieces(cut) => Some(cut),
+                    };
+                }
+                if let Some(cut) = &mut cut {
+                    cut.each(&bytes, |_, last| {
+                        self.owed += i64::from(last);
+                        Ok::<_, Error>(())
+                    })?;
+                }
+            }
+            take(Piece::Content { bytes: &bytes, shared: self.level.is_some() })?;
             if let Some(buffer) = Arc::into_inner(bytes) {
                 self.buffers.give_back(buffer);
+            }
+            while let Ok(blocks) = self.blocks.try_recv() {
+                self.owed -= 1;
+                take(Piece::Blocks(blocks))?;
             }
         }
         Ok(())
     }
+
+    /// Waits for the blocks of all pieces whose content came: to be called behind the last file.
+    pub(super) fn settle(&mut self, take: Sink<'_>) -> Result<()> {
+        while self.owed > 0 {
+            let blocks = match self.blocks.try_recv() {
+                Ok(blocks) => Some(blocks),
+                Err(TryRecvError::Empty) => self.core.wait(|| self.blocks.recv().ok()),
+                Err(TryRecvError::Disconnected) => None,
+            };
+            let blocks = blocks.ok_or_else(|| Error::failed(GONE))?;
+            self.owed -= 1;
+            take(Piece::Blocks(blocks))?;
+        }
+        Ok(())
+    }
 }
+
+/// The fault of a writer that stops since the other one did.
+const GONE: &str = "the other format cannot be written";
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use std::io::{self, Read, Seek, Write};
 
 use sha2::{Digest, Sha256};
 
-use super::ahead::{Ahead, Content};
+use super::ahead::{Ahead, Content, Piece};
 use super::compress::{Compression, Encoder};
 use super::files::{self, Member, MemberKind};
 use super::render::{self, Templates};
@@ -214,13 +214,16 @@ fn write_data(
             MemberKind::File { size, .. } => {
                 tar.member(tar::Type::File, &name, b"", mode, mtime, *size).map_err(failed)?;
                 let mut begun = false;
-                let md5 = contents.next(|bytes| {
-                    if !begun {
-                        tar.encoder().file(bytes, *size).map_err(failed)?;
-                        begun = true;
+                let md5 = contents.next(|piece| match piece {
+                    Piece::Content { bytes, shared } => {
+                        if !begun {
+                            tar.encoder().file(bytes, *size, shared).map_err(failed)?;
+                            begun = true;
+                        }
+                        monitor.advance(bytes.len() as u64);
+                        tar.content(bytes).map_err(failed)
                     }
-                    monitor.advance(bytes.len() as u64);
-                    tar.content(bytes).map_err(failed)
+                    Piece::Blocks(blocks) => tar.encoder().give(blocks).map_err(failed),
                 })?;
                 sums.insert(member.path, md5);
                 tar.pad()
@@ -228,6 +231,10 @@ fn write_data(
         }
         .map_err(failed)?;
     }
+    contents.rest(|piece| match piece {
+        Piece::Blocks(blocks) => tar.encoder().give(blocks).map_err(failed),
+        Piece::Content { .. } => Ok(()),
+    })?;
     let limited = tar.finish().and_then(Encoder::finish).map_err(failed)?;
     limited.out.into_inner().map_err(|e| failed(e.into_error()))?;
 

@@ -51,8 +51,17 @@ impl<W: Write> Writer<W> {
     }
 
     pub(super) fn content(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.out.write_all(bytes)?;
-        self.written += bytes.len() as u64;
+        self.content_by(bytes.len() as u64, |out| out.write_all(bytes))
+    }
+
+    /// The same where the caller writes the `size` bytes.
+    pub(super) fn content_by(
+        &mut self,
+        size: u64,
+        write: impl FnOnce(&mut W) -> io::Result<()>,
+    ) -> io::Result<()> {
+        write(&mut self.out)?;
+        self.written += size;
         Ok(())
     }
 

@@ -17,16 +17,16 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
-use sha2::{Digest, Sha256};
-
+use super::ahead::{self, Piece};
 use super::compress::{Compression, Encoder};
+use super::files;
 use super::render::{self, Templates};
 use super::spec::{Arch, Package};
 use super::together::Take;
 use super::{Format, Options, Report};
-use super::{ahead, files};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
+use crate::sha256_pair::Sha256;
 use crate::tree::{Entry, Source, Tree};
 use header::{Digests, Front, Pieces, Sizes};
 use list::{Class, Content, Listed};
@@ -246,6 +246,15 @@ struct Tee<W> {
 }
 
 impl<W: Write> Tee<W> {
+    /// Writes all of it, which goes into another digest as well.
+    fn write_digested(&mut self, bytes: &[u8], other: &mut Sha256) -> io::Result<()> {
+        Sha256::update_both((&mut self.digest, bytes), (other, bytes));
+        self.written += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+}
+
+impl<W: Write> Tee<W> {
     fn new(out: W) -> Self {
         Self { out, digest: Sha256::new(), written: 0 }
     }
@@ -297,20 +306,27 @@ fn write_payload(
                 let mut sha256 = Sha256::new();
                 let content = ahead::Content { path: file.file, source, size: stat.size };
                 let mut class = None;
-                let mut each = |bytes: &[u8]| {
-                    if class.is_none() {
-                        class = Some(Class::of_content(bytes));
-                        archive.encoder().out.file(bytes, stat.size).map_err(failed)?;
+                let mut each = |piece: Piece<'_>| match piece {
+                    Piece::Content { bytes, shared } => {
+                        if class.is_none() {
+                            class = Some(Class::of_content(bytes));
+                            archive.encoder().out.file(bytes, stat.size, shared).map_err(failed)?;
+                        }
+                        monitor.advance(bytes.len() as u64);
+                        let digested = archive.content_by(bytes.len() as u64, |archive| {
+                            archive.write_digested(bytes, &mut sha256)
+                        });
+                        digested.map_err(failed)
                     }
-                    sha256.update(bytes);
-                    monitor.advance(bytes.len() as u64);
-                    archive.content(bytes).map_err(failed)
+                    Piece::Blocks(blocks) => archive.encoder().out.give(blocks).map_err(failed),
                 };
                 match &mut take {
                     Some(take) => take.copy(&content, &mut buffer, &mut each)?,
-                    None => files::copy(&content, &mut buffer, &mut each)?,
+                    None => files::copy(&content, &mut buffer, |bytes| {
+                        each(Piece::Content { bytes, shared: false })
+                    })?,
                 }
-                let digest = render::hex(&sha256.finalize());
+                let digest = render::hex(&sha256.finish());
                 let class = class.unwrap_or_else(|| Class::of(file));
                 match file.set {
                     None => {
@@ -329,10 +345,16 @@ fn write_payload(
             digests.classes[file.stat.index as usize] = *class;
         }
     }
+    if let Some(take) = take {
+        take.settle(&mut |piece| match piece {
+            Piece::Blocks(blocks) => archive.encoder().out.give(blocks).map_err(failed),
+            Piece::Content { .. } => Ok(()),
+        })?;
+    }
     let (plain, size) = archive.finish().map_err(failed)?;
-    digests.archive = render::hex(&plain.digest.finalize());
+    digests.archive = render::hex(&plain.digest.finish());
     let compressed = plain.out.finish().map_err(failed)?;
-    digests.payload = render::hex(&compressed.digest.finalize());
+    digests.payload = render::hex(&compressed.digest.finish());
     compressed.out.into_inner().map_err(|e| failed(e.into_error()))?;
     Ok((digests, size, compressed.written))
 }
@@ -358,5 +380,5 @@ fn put_front(
             n => sha256.update(&buffer[..n]),
         }
     }
-    Ok((start + payload, sha256.finalize().into()))
+    Ok((start + payload, sha256.finish()))
 }

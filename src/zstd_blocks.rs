@@ -1,0 +1,236 @@
+//! zstd blocks that look back at nothing before their text, so that they can stand in any frame.
+//!
+//! Blocks of one frame cannot simply stand in another: they may name the last offsets and the tables of the blocks before. libzstd makes
+//! those that do not in its jobs for several threads, all but the first: so a text is compressed as a job that is not the
+//! first of its frame. Source: RFC 8878; zstd.h, `ZSTD_c_nbWorkers`, `ZSTD_c_overlapLog` (1: no overlap).
+//!
+//! ```text
+//! frame    28 b5 2f fd, descriptor, window ([`window_byte`])
+//!          blocks of any texts, the last of them END
+//!          where the descriptor says so, four bytes of the XXH64 of all text
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+
+use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective, get_error_name};
+
+/// What a frame begins with.
+pub(crate) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The last block of a frame: a raw one, empty.
+pub(crate) const END: [u8; 3] = [1, 0, 0];
+/// The most text that a block may have.
+const MOST: usize = 128 << 10;
+
+/// How far blocks of a level look back, as a logarithm of bytes: libzstd's own choice for text of unknown length.
+pub(crate) fn window_log(level: i32) -> u8 {
+    match level {
+        ..=1 => 19,
+        2 => 20,
+        3..=8 => 21,
+        9..=16 => 22,
+        _ => 23,
+    }
+}
+
+/// The byte of a frame's header that says how far blocks look back: the logarithm, less ten, in the upper five bits.
+pub(crate) const fn window_byte(window_log: u8) -> u8 {
+    (window_log - 10) << 3
+}
+
+/// Appends a text as it is: blocks of type 0, which is in the bits below the size with whether the block is the last.
+pub(crate) fn raw(text: &[u8], to: &mut Vec<u8>) {
+    for text in text.chunks(MOST) {
+        to.extend_from_slice(&(text.len() << 3).to_le_bytes()[..3]);
+        to.extend_from_slice(text);
+    }
+}
+
+/// An encoder of one text after the other.
+pub(crate) struct BlockEncoder {
+    encoder: CCtx<'static>,
+    level: i32,
+    /// Text that went in since the last beginning.
+    since: usize,
+}
+
+/// How hard a text is worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// At the encoders' level.
+    Full,
+    /// What is compressed already: nothing is searched for long, so that it costs little more than copying. Frames that
+    /// are there twice are found.
+    Little,
+}
+
+impl Effort {
+    fn level(self, full: i32) -> i32 {
+        match self {
+            Self::Full => full,
+            Self::Little => LITTLE,
+        }
+    }
+}
+
+/// The level for [`Effort::Little`].
+pub(crate) const LITTLE: i32 = -50;
+
+/// From this much text on it begins anew before the next: libzstd takes fresh memory for each text, as far as its buffers
+/// reach, which are four times what a text may have.
+const ANEW: usize = 1 << 20;
+
+impl BlockEncoder {
+    /// Compresses at a level, into blocks that look back so far, texts of up to `most` bytes.
+    pub(crate) fn new(
+        level: i32,
+        window_log: u8,
+        most: usize,
+        more: &[CParameter],
+    ) -> io::Result<Self> {
+        let mut encoder = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+        let job = u32::try_from(most).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let parameters = [
+            CParameter::CompressionLevel(level),
+            CParameter::WindowLog(window_log.into()),
+            // The thread of the job before may not have come to rest, and libzstd waits for it without sleeping.
+            CParameter::NbWorkers(2),
+            CParameter::JobSize(job),
+            CParameter::OverlapSizeLog(1),
+        ];
+        for parameter in parameters.iter().chain(more) {
+            encoder.set_parameter(*parameter).map_err(failed)?;
+        }
+        let mut encoder = Self { encoder, level, since: 0 };
+        encoder.begin()?;
+        Ok(encoder)
+    }
+
+    /// Goes on at another level, with blocks that look back as far. Between texts it may change.
+    fn at(&mut self, level: i32) -> io::Result<()> {
+        if self.level == level {
+            return Ok(());
+        }
+        self.level = level;
+        self.encoder.reset(ResetDirective::SessionOnly).map_err(failed)?;
+        self.encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(failed)?;
+        self.begin()
+    }
+
+    /// Begins a frame, with a first job, which is not used.
+    fn begin(&mut self) -> io::Result<()> {
+        self.encoder.reset(ResetDirective::SessionOnly).map_err(failed)?;
+        let mut first = Vec::with_capacity(64);
+        self.feed(b"-", true)?;
+        self.take(&mut first)?;
+        self.since = 0;
+        Ok(())
+    }
+
+    /// Takes in some of a text, of which at most as much comes as was said. With the `last` of it a thread of libzstd begins to compress.
+    pub(crate) fn feed(&mut self, text: &[u8], last: bool) -> io::Result<()> {
+        let directive =
+            if last { ZSTD_EndDirective::ZSTD_e_flush } else { ZSTD_EndDirective::ZSTD_e_continue };
+        let mut input = InBuffer::around(text);
+        loop {
+            // With no room for what comes out it does not wait for it.
+            let mut none: [u8; 0] = [];
+            let mut output = OutBuffer::around(&mut none[..]);
+            self.encoder.compress_stream2(&mut output, &mut input, directive).map_err(failed)?;
+            if input.pos() == text.len() {
+                self.since += text.len();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the blocks of a text of which the last was fed, and appends them.
+    pub(crate) fn take(&mut self, to: &mut Vec<u8>) -> io::Result<()> {
+        let mut input = InBuffer::around(&[]);
+        loop {
+            if to.len() == to.capacity() {
+                to.reserve(to.len().max(4096));
+            }
+            let at = to.len();
+            let mut output = OutBuffer::around_pos(to, at);
+            let flush = ZSTD_EndDirective::ZSTD_e_flush;
+            let left =
+                self.encoder.compress_stream2(&mut output, &mut input, flush).map_err(failed)?;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn failed(code: usize) -> io::Error {
+    io::Error::other(get_error_name(code))
+}
+
+/// Encoders of several texts at a time; the blocks come in the order of the texts, and do not depend on how many go at a time.
+pub(crate) struct Blocks {
+    level: i32,
+    /// The most that a text may have.
+    most: usize,
+    /// How many texts go at a time; one goes while the caller waits.
+    threads: usize,
+    /// The one that is being fed.
+    current: Option<BlockEncoder>,
+    under_way: VecDeque<BlockEncoder>,
+    idle: Vec<BlockEncoder>,
+}
+
+impl Blocks {
+    /// Compresses at a level, with so many threads, texts of up to `most` bytes.
+    pub(crate) fn new(level: i32, most: usize, threads: usize) -> Self {
+        let (under_way, idle) = (VecDeque::new(), Vec::new());
+        Self { level, most, threads, current: None, under_way, idle }
+    }
+
+    /// Whether blocks have to be taken before more texts are fed.
+    pub(crate) fn is_full(&self) -> bool {
+        // One more than threads, so that none rests while the blocks of another are taken.
+        let most = if self.threads == 1 { 1 } else { self.threads + 1 };
+        self.under_way.len() >= most
+    }
+
+    /// Whether the caller is to take a text's blocks before it goes on: one thread works then, here or in libzstd.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.threads == 1
+    }
+
+    /// Whether some of a text was fed, and not the last of it.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Takes in some of a text, or the last of it.
+    pub(crate) fn feed(&mut self, text: &[u8], last: bool, effort: Effort) -> io::Result<()> {
+        let mut encoder = match self.current.take().or_else(|| self.idle.pop()) {
+            Some(encoder) => encoder,
+            None => BlockEncoder::new(self.level, window_log(self.level), self.most, &[])?,
+        };
+        // That of a text which goes on is the one that it has.
+        encoder.at(effort.level(self.level))?;
+        encoder.feed(text, last)?;
+        if last {
+            self.under_way.push_back(encoder);
+        } else {
+            self.current = Some(encoder);
+        }
+        Ok(())
+    }
+
+    /// Waits for the blocks of the first text whose blocks were not taken. `None` where all were.
+    pub(crate) fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some(mut encoder) = self.under_way.pop_front() else { return Ok(None) };
+        let mut blocks = Vec::with_capacity(encoder.since / 4 + 4096);
+        encoder.take(&mut blocks)?;
+        if encoder.since >= ANEW {
+            encoder.begin()?;
+        }
+        self.idle.push(encoder);
+        Ok(Some(blocks))
+    }
+}
