@@ -139,9 +139,16 @@ fn both_formats_come_from_one_reading() {
     random(&stage.join("share/data/twice"), 250_000);
     fs::hard_link(stage.join("share/data/twice"), stage.join("share/data-twice")).unwrap();
 
+    // Two more that are compressed in pieces, once for both: of several pieces, and compressed already.
+    let library = stage.join("lib/rocblas/library");
+    let random = fs::read(stage.join("lib/libbig.so.1")).unwrap();
+    let pieces: Vec<u8> = random.chunks(1000).flat_map(|part| part.repeat(5)).collect();
+    fs::write(library.join("Kernels_gfx90a.dat"), pieces).unwrap();
+    fs::write(library.join("a.zst"), [b"\x28\xb5\x2f\xfd", &random[..2 << 20]].concat()).unwrap();
+
     let mut files = traced(&package(&dir, "both"), &stage);
     files.retain(|path, _| path.is_file());
-    assert_eq!(files.len(), 10, "{files:#?}");
+    assert_eq!(files.len(), 12, "{files:#?}");
     for (path, (_, read)) in &files {
         let size = path.metadata().unwrap().len();
         assert!((size..=size + HEAD).contains(read), "{path:?}: {read} bytes read of {size}");
@@ -149,7 +156,14 @@ fn both_formats_come_from_one_reading() {
     // And what comes out is what each format alone is, also with too little memory for both at a time.
     let both = snapshot(&dir.join("both"));
     assert_eq!(both.len(), 2);
-    for args in [&["--format", "deb"][..], &["--format", "rpm"], &["--memory", "128MiB"]] {
+    let ways = [
+        &["--format", "deb"][..],
+        &["--format", "rpm", "--jobs", "5"],
+        &["--memory", "128MiB"],
+        &["--jobs", "1"],
+        &["--jobs", "5"],
+    ];
+    for args in ways {
         ok(package(&dir, "other").args(args).arg("--force"));
         let other = snapshot(&dir.join("other"));
         let of_both: BTreeMap<_, _> =
@@ -160,6 +174,25 @@ fn both_formats_come_from_one_reading() {
         .args(["-qlp", "--nosignature"])
         .arg(dir.join("both/big-lib-1-1.x86_64.rpm")));
     assert!(names.contains("/opt/rocm/share/data-twice\n"), "{names}");
+    let deb: fn(&Path, &Path) -> Command = |package, to| {
+        let mut command = tool("dpkg-deb", "dpkg");
+        command.arg("-x").arg(package).arg(to);
+        command
+    };
+    let rpm: fn(&Path, &Path) -> Command = |package, to| {
+        let mut command = tool("bsdtar", "libarchive-tools");
+        command.arg("-C").arg(to).arg("-xf").arg(package);
+        command
+    };
+    for (unpack, package) in [(deb, "big-lib_1-1_amd64.deb"), (rpm, "big-lib-1-1.x86_64.rpm")] {
+        let to = dir.join(package.replace('.', "-"));
+        fs::create_dir(&to).unwrap();
+        ok(&mut unpack(&dir.join("both").join(package), &to));
+        for path in files.keys() {
+            let installed = to.join("opt/rocm").join(path.strip_prefix(&stage).unwrap());
+            assert!(fs::read(path).unwrap() == fs::read(&installed).unwrap(), "{installed:?}");
+        }
+    }
 }
 
 /// Copies the example's shards with each artifact as an archive.
