@@ -4,8 +4,10 @@
 //! hands them to the pool, and takes the results back in order; so the output does not depend on the
 //! number of threads, and several drivers share the cores without pools inside pools.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
+use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -160,6 +162,45 @@ impl Jobs {
         });
         let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
         results.into_iter().map(|r| r.expect("every item was driven")).collect()
+    }
+
+    /// The same for items of which `length` tells how long they take, compared to each other: the longest come first, as
+    /// everything would have to wait for one of them in the end.
+    pub fn drive_longest_first<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        length: impl Fn(&T) -> u64,
+        drive: impl Fn(&T) -> R + Sync,
+    ) -> Vec<R> {
+        let mut ordered: Vec<(usize, &T)> = items.iter().enumerate().collect();
+        ordered.sort_by_cached_key(|(_, item)| Reverse(length(item)));
+        let results = self.drive(&ordered, |(i, item)| (*i, drive(item)));
+        let sorted: BTreeMap<usize, R> = results.into_iter().collect();
+        sorted.into_values().collect()
+    }
+
+    /// Does two things side by side, the one in this thread and the other in one of its own beside the pool; one after the
+    /// other where the run has one thread, or the system refuses another.
+    pub fn both<A, B: Send>(
+        &self,
+        here: impl FnOnce() -> A,
+        beside: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
+        let beside = Mutex::new(Some(beside));
+        let run = || {
+            let beside = beside.lock().unwrap_or_else(PoisonError::into_inner).take();
+            beside.map(|beside| beside())
+        };
+        thread::scope(|scope| {
+            let start = || thread::Builder::new().spawn_scoped(scope, run).ok();
+            let other = (self.threads() > 1).then(start).flatten();
+            let a = here();
+            let b = match other {
+                Some(other) => other.join().unwrap_or_else(|panic| panic::resume_unwind(panic)),
+                None => run(),
+            };
+            (a, b.expect("it is done once"))
+        })
     }
 
     /// Drives items of which some need others: `needs` has for each item the numbers of those. At most `at_once` run at
@@ -560,6 +601,29 @@ mod tests {
             if threads == 1 {
                 assert_eq!(order, [0, 1, 2, 3, 4]);
             }
+        }
+    }
+
+    #[test]
+    fn the_longest_come_first_and_results_in_the_order_of_the_items() {
+        let begun = Mutex::new(Vec::new());
+        let drive = |n: &u64| {
+            begun.lock().unwrap().push(*n);
+            n * 10
+        };
+        let results = Jobs::new(1, 1).drive_longest_first(&[3, 9, 1, 9, 4], |n| *n, drive);
+        assert_eq!(results, [30, 90, 10, 90, 40]);
+        assert_eq!(begun.into_inner().unwrap(), [9, 9, 4, 3, 1]);
+    }
+
+    #[test]
+    fn both_are_done_whatever_the_threads() {
+        for threads in [1, 2] {
+            let jobs = Jobs::new(threads, 1);
+            let text = "one".to_owned();
+            let (one, sum) =
+                jobs.both(|| text.as_str(), || jobs.drive(&[1, 2], |n| n + text.len()));
+            assert_eq!((one, sum), ("one", vec![4, 5]));
         }
     }
 

@@ -38,6 +38,9 @@ pub struct Brief {
     /// The relations that decide about upgrades, in MessagePack: of most packages nobody asks.
     #[serde(with = "crate::msgpack::bytes")]
     relations: Box<[u8]>,
+    /// The same, once somebody has asked for it.
+    #[serde(skip)]
+    decoded: Decoded,
     /// Size of the part in MessagePack, in bytes.
     size: u32,
     #[serde(skip)]
@@ -54,6 +57,19 @@ enum Body {
     #[default]
     Missing,
 }
+
+/// Relations, once they are decoded.
+#[derive(Debug, Clone, Default)]
+struct Decoded(OnceLock<Relations>);
+
+/// Whether they are makes no difference.
+impl PartialEq for Decoded {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Decoded {}
 
 /// Where the part is makes no difference: `id` stands for what it says.
 impl PartialEq for Body {
@@ -73,6 +89,13 @@ pub(super) struct Chunk {
     /// The same, compressed.
     #[serde(with = "crate::msgpack::bytes")]
     bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// Size of the bytes that it is kept in.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 /// A chunk, and what it has when it is decompressed: the parts in MessagePack, one after the other.
@@ -124,6 +147,7 @@ impl Record<Part> {
             sizes,
             listed,
             relations,
+            decoded: Decoded::default(),
             size,
             body: Body::Read(Arc::new((part, bytes))),
         };
@@ -142,9 +166,12 @@ impl Brief {
     }
 
     /// The relations that decide about upgrades. Fails where the state is damaged.
-    pub fn relations(&self) -> Result<Relations> {
+    pub fn relations(&self) -> Result<&Relations> {
+        if let Some(relations) = self.decoded.0.get() {
+            return Ok(relations);
+        }
         let (relations, _) = msgpack::decode(&self.relations).map_err(|e| damaged().because(e))?;
-        Ok(relations)
+        Ok(self.decoded.0.get_or_init(|| relations))
     }
 
     /// The part in MessagePack.
@@ -253,7 +280,7 @@ fn chunk(packages: &[&Brief]) -> Result<Chunk> {
 mod tests {
     use std::path::Path;
 
-    use super::super::store::{Settings, State, Stored};
+    use super::super::store::{self, Settings, State, Stored};
     use super::super::{Indices, apt, rpm};
     use super::*;
 
@@ -321,7 +348,8 @@ mod tests {
     }
 
     fn through_a_file(state: &State, path: &Path) -> State {
-        std::fs::write(path, state.encode(&jobs()).unwrap()).unwrap();
+        let chunks = store::chunks(&state.packages, &jobs()).unwrap();
+        std::fs::write(path, state.encode(&chunks).unwrap()).unwrap();
         State::read(path).unwrap()
     }
 

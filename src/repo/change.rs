@@ -4,6 +4,7 @@
 //! and people compare them. So other bytes under a name that is taken are refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use globset::Glob;
@@ -35,79 +36,100 @@ fn sorted(mut packages: Vec<Stored>) -> Vec<Stored> {
     packages
 }
 
-type Key = (Format, String, String, String);
+type Key<'a> = (Format, &'a str, &'a str, &'a str);
 
-fn key(record: &Package) -> Key {
-    (record.format(), record.name.clone(), record.version.clone(), record.arch.clone())
+fn key(record: &Package) -> Key<'_> {
+    (record.format(), &record.name, &record.version, &record.arch)
 }
 
 /// Adds packages. All conflicts are told.
 pub(super) fn add(state: &State, waiting: Vec<Waiting>) -> Result<Change> {
-    let mut change = Change::default();
-    // Of thousands that are there, those that meet one that comes.
-    let records = || waiting.iter().map(|one| &one.stored.record);
-    let coming: HashSet<_> = records().map(|record| (record.format(), &*record.name)).collect();
-    let coming_to: HashSet<_> = records().map(|record| (record.format(), &*record.path)).collect();
-    let mut taken: HashMap<Key, ([u8; 32], String)> = HashMap::new();
-    // One record a file, whatever names are made of.
-    let mut paths: HashMap<(Format, String), String> = HashMap::new();
-    for Stored { record, .. } in &state.packages {
-        let format = record.format();
-        if coming.contains(&(format, &*record.name)) {
-            taken.insert(key(record), (record.sha256, "the repository".to_owned()));
-        }
-        if coming_to.contains(&(format, &*record.path)) {
-            paths.insert((format, record.path.clone()), record.called());
-        }
-    }
-    let old: HashMap<&str, [u8; 32]> =
-        state.old.iter().filter_map(|old| Some((old.path.as_str(), old.sha256?))).collect();
+    let mut same = 0;
     let mut faults = Vec::new();
-    for one in waiting {
-        let record = &one.stored.record;
-        if let Some((sha256, by)) = taken.get(&key(record)) {
-            if *sha256 == record.sha256 {
-                change.same += 1;
-            } else {
-                faults.push(
-                    Error::failed(format!(
-                        "{} has other bytes than the one of that name in {by}",
-                        record.called()
-                    ))
-                    .at(&one.source)
-                    .hint(
-                        "clients that have the one would refuse the other: build it with a higher \
-                         release",
-                    ),
-                );
-            }
-            continue;
-        }
-        let path = record.file();
-        if old.get(path.as_str()).is_some_and(|sha256| *sha256 != record.sha256) {
-            faults.push(
-                Error::failed(format!(
-                    "{} has other bytes than the one that was removed",
-                    record.called()
-                ))
-                .at(&one.source)
-                .hint("clients with an older index still ask for that: build it with a higher release"),
-            );
-            continue;
-        }
-        if let Some(other) = paths.insert((record.format(), record.path.clone()), record.called()) {
-            let what = format!("{} would have the same file name as {other}", record.called());
-            faults.push(
-                Error::failed(what).at(&one.source).hint("build one of them under another name"),
-            );
-            continue;
-        }
-        taken.insert(key(record), (record.sha256, one.source.display().to_string()));
-        change.added.push(one);
+    // Of those that wait, which come.
+    let mut come = Vec::with_capacity(waiting.len());
+    let mut taken = Taken::of(state, &waiting);
+    for one in &waiting {
+        let fault = taken.refuse(one, &mut same);
+        come.push(matches!(fault, Ok(true)));
+        faults.extend(fault.err());
     }
-    let new = change.added.iter().map(|one| one.stored.clone());
-    change.packages = sorted(state.packages.iter().cloned().chain(new).collect());
-    Errors::check(change, faults)
+    let waiting = waiting.into_iter().zip(come);
+    let added: Vec<Waiting> = waiting.filter(|(_, comes)| *comes).map(|(one, _)| one).collect();
+    let new = added.iter().map(|one| one.stored.clone());
+    let packages = sorted(state.packages.iter().cloned().chain(new).collect());
+    Errors::check(Change { packages, added, same, ..Change::default() }, faults)
+}
+
+/// What packages that come must not be.
+struct Taken<'a> {
+    /// Packages by what they are called, and where one comes from, unless the repository has it.
+    names: HashMap<Key<'a>, ([u8; 32], Option<&'a Path>)>,
+    /// One record a file, whatever names are made of.
+    paths: HashMap<(Format, &'a str), &'a Package>,
+    /// Packages that were removed, and that clients still ask for.
+    old: HashMap<&'a str, [u8; 32]>,
+}
+
+impl<'a> Taken<'a> {
+    /// By the packages of the repository, of which only those are looked at that meet one that waits.
+    fn of(state: &'a State, waiting: &[Waiting]) -> Self {
+        let room = waiting.len();
+        let (mut names, mut paths) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
+        if !state.packages.is_empty() {
+            let records = || waiting.iter().map(|one| &one.stored.record);
+            let coming: HashSet<_> =
+                records().map(|record| (record.format(), &*record.name)).collect();
+            let coming_to: HashSet<_> =
+                records().map(|record| (record.format(), &*record.path)).collect();
+            for Stored { record, .. } in &state.packages {
+                let format = record.format();
+                if coming.contains(&(format, &*record.name)) {
+                    names.insert(key(record), (record.sha256, None));
+                }
+                if coming_to.contains(&(format, &*record.path)) {
+                    paths.insert((format, &*record.path), &**record);
+                }
+            }
+        }
+        let old = state.old.iter().filter_map(|old| Some((old.path.as_str(), old.sha256?)));
+        Self { names, paths, old: old.collect() }
+    }
+
+    /// Whether a package comes; else it is there, and counted, or refused.
+    fn refuse(&mut self, one: &'a Waiting, same: &mut usize) -> Result<bool, Error> {
+        let record = &*one.stored.record;
+        let fault = |what: String, hint: &str| Err(Error::failed(what).at(&one.source).hint(hint));
+        if let Some((sha256, by)) = self.names.get(&key(record)) {
+            if *sha256 == record.sha256 {
+                *same += 1;
+                return Ok(false);
+            }
+            let by = by.map_or("the repository".to_owned(), |by| by.display().to_string());
+            let what =
+                format!("{} has other bytes than the one of that name in {by}", record.called());
+            return fault(
+                what,
+                "clients that have the one would refuse the other: build it with a higher release",
+            );
+        }
+        let is_other = |sha256: &[u8; 32]| *sha256 != record.sha256;
+        if !self.old.is_empty() && self.old.get(&*record.file()).is_some_and(is_other) {
+            return fault(
+                format!("{} has other bytes than the one that was removed", record.called()),
+                "clients with an older index still ask for that: build it with a higher release",
+            );
+        }
+        if let Some(other) = self.paths.insert((record.format(), &record.path), record) {
+            let (called, other) = (record.called(), other.called());
+            return fault(
+                format!("{called} would have the same file name as {other}"),
+                "build one of them under another name",
+            );
+        }
+        self.names.insert(key(record), (record.sha256, Some(&one.source)));
+        Ok(true)
+    }
 }
 
 /// Which packages to remove: `NAME` or `NAME=VERSION`, where `*` in the name stands for anything.
@@ -201,7 +223,7 @@ pub(super) fn prune(state: &State, keep: usize) -> Result<Change> {
 /// Lets go what needs exactly a version of which the last package goes.
 fn follow(packages: &[Stored], goes: &mut [bool]) -> Result<()> {
     let relations = packages.iter().map(|stored| stored.record.part.relations());
-    let relations = relations.collect::<Result<Vec<Relations>>>()?;
+    let relations = relations.collect::<Result<Vec<&Relations>>>()?;
     // Packages by what they are called and provide, with the version that they have so.
     let mut met_by: HashMap<_, Vec<_>> = HashMap::new();
     for (number, (stored, relations)) in packages.iter().zip(&relations).enumerate() {

@@ -78,61 +78,62 @@ pub(super) struct Checked {
 /// The newest packages that one kind of client sees.
 struct Newest<'a> {
     format: Format,
-    packages: BTreeMap<&'a str, (&'a Package, Relations)>,
+    packages: BTreeMap<&'a str, (&'a Package, &'a Relations)>,
     /// Names of packages of any version, and what the newest provide.
-    names: HashSet<String>,
+    names: HashSet<&'a str>,
     /// Versions by name that the newest ones provide, their own among them.
-    provided: HashMap<String, Vec<Option<String>>>,
+    provided: HashMap<&'a str, Vec<Option<&'a str>>>,
     /// What the newest ones replace, by name, and which they are.
-    replaced: HashMap<String, Vec<(String, Relation)>>,
+    replaced: HashMap<&'a str, Vec<(&'a str, &'a Relation)>>,
 }
 
 impl<'a> Newest<'a> {
     /// Of packages of one format; `known` are names that count as this repository's as well.
-    fn of(packages: &[&'a Package], format: Format, known: HashSet<String>) -> Result<Self> {
+    fn of(packages: &[&'a Package], format: Format, known: HashSet<&'a str>) -> Result<Self> {
         let mut newest: BTreeMap<&str, &Package> = BTreeMap::new();
+        // Versions of a package stand one after the other.
+        for versions in packages.chunk_by(|one, other| one.name == other.name) {
+            let Some((&first, others)) = versions.split_first() else { continue };
+            let best = newest.entry(&first.name).or_insert(first);
+            for &record in std::iter::once(&first).chain(others) {
+                if compare(format, &record.version, &best.version).is_gt() {
+                    *best = record;
+                }
+            }
+        }
         let mut names = known;
-        for &record in packages {
-            if !names.contains(&record.name) {
-                names.insert(record.name.clone());
-            }
-            let best = newest.entry(&record.name).or_insert(record);
-            if compare(format, &record.version, &best.version).is_gt() {
-                *best = record;
-            }
-        }
-        let mut packages: BTreeMap<&str, (&Package, Relations)> = BTreeMap::new();
+        let mut packages: BTreeMap<&str, (&Package, &Relations)> = BTreeMap::new();
+        let mut provided: HashMap<&str, Vec<Option<&str>>> = HashMap::new();
+        let mut replaced: HashMap<&str, Vec<(&str, &Relation)>> = HashMap::new();
         for (name, record) in newest {
-            packages.insert(name, (record, record.part.relations()?));
-        }
-        let mut provided: HashMap<String, Vec<Option<String>>> = HashMap::new();
-        let mut replaced: HashMap<String, Vec<(String, Relation)>> = HashMap::new();
-        for (record, relations) in packages.values() {
-            let mut give = |name: &str, version: Option<String>| {
-                names.insert(name.to_owned());
-                provided.entry(name.to_owned()).or_default().push(version);
+            let relations = record.part.relations()?;
+            packages.insert(name, (record, relations));
+            let mut give = |name: &'a str, version: Option<&'a str>| {
+                names.insert(name);
+                provided.entry(name).or_default().push(version);
             };
-            give(&record.name, Some(record.version.clone()));
+            give(name, Some(&record.version));
             for other in &relations.provides {
-                give(&other.name, other.constraint.as_ref().map(|(_, version)| version.clone()));
+                give(&other.name, other.constraint.as_ref().map(|(_, version)| version.as_str()));
             }
             for old in &relations.replaces {
-                let by = (record.name.clone(), old.clone());
-                replaced.entry(old.name.clone()).or_default().push(by);
+                replaced.entry(&old.name).or_default().push((name, old));
             }
         }
         Ok(Self { format, packages, names, provided, replaced })
     }
 
     fn satisfies(&self, relation: &Relation) -> bool {
-        let mut versions = self.provided.get(&relation.name).into_iter().flatten();
-        versions.any(|have| meets(self.format, have.as_deref(), relation.constraint.as_ref()))
+        let mut versions = self.provided.get(&*relation.name).into_iter().flatten();
+        versions.any(|have| meets(self.format, *have, relation.constraint.as_ref()))
     }
 
     /// Whether another of the newest packages takes the place of a version of this name.
     fn is_replaced(&self, name: &str, version: &str) -> bool {
         let mut by = self.replaced.get(name).into_iter().flatten();
-        by.any(|(by, old)| by != name && meets(self.format, Some(version), old.constraint.as_ref()))
+        by.any(|(by, old)| {
+            *by != name && meets(self.format, Some(version), old.constraint.as_ref())
+        })
     }
 
     /// The newest package that a version of this name needed in an older version, and that could take its place.
@@ -155,7 +156,7 @@ impl<'a> Newest<'a> {
         let is_ours = |alternatives: &&Vec<Relation>| {
             let exact = |one: &Relation| matches!(one.constraint, Some((Op::Equal, _)));
             alternatives.iter().all(exact)
-                && alternatives.iter().any(|one| self.names.contains(&one.name))
+                && alternatives.iter().any(|one| self.names.contains(&*one.name))
         };
         relations.needs.iter().filter(is_ours)
     }

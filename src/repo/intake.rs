@@ -1,13 +1,15 @@
 //! Bringing package files in: each is copied, digested and read, and waits in `.gfxpack/incoming` until the
 //! publication is about to be decided; one that is to have a second name waits where it is. The input is only read.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::env;
 use std::fs::{self, File, Permissions};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicUsize};
 
 use sha2::{Digest, Sha256};
 
@@ -51,7 +53,7 @@ pub(super) struct Waiting {
 }
 
 /// A package file of the input.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Input {
     path: PathBuf,
     format: Format,
@@ -60,7 +62,7 @@ struct Input {
 
 /// Finds the packages: files by name, and those below directories, sorted. Names that end in neither `.deb` nor
 /// `.rpm` are passed over in a directory, and refused where they are given.
-fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
+fn find(paths: &[PathBuf], jobs: &Jobs) -> Result<Vec<Input>> {
     let mut found = Vec::new();
     let mut dirs = Vec::new();
     let mut faults = Vec::new();
@@ -81,7 +83,7 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
     }
     for dir in dirs {
         let before = found.len() + faults.len();
-        walk(&dir, &mut found, &mut faults)?;
+        walk(&dir, &mut found, &mut faults, jobs)?;
         if found.len() + faults.len() == before {
             faults.push(
                 Error::failed("has no packages in it")
@@ -90,13 +92,27 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Input>> {
             );
         }
     }
-    found.sort();
+    found.sort_by(Input::order);
     found.dedup();
     Errors::check(found, faults)
 }
 
+impl Input {
+    /// That of paths, part by part. Most have one directory, whose parts are not looked at over and over.
+    fn order(&self, other: &Self) -> Ordering {
+        let [(dir, name), (other_dir, other_name)] = [self, other].map(|one| {
+            let path = one.path.as_os_str().as_bytes();
+            path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1))
+        });
+        if dir == other_dir { name.cmp(other_name) } else { self.path.cmp(&other.path) }
+    }
+}
+
 /// Finds the packages in a directory and below it, but for those of repositories.
-fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>) -> Result<()> {
+fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>, jobs: &Jobs) -> Result<()> {
+    /// Files that one thread looks at: to look at one is to ask the system once.
+    const TOGETHER: usize = 256;
+    let mut named: Vec<(PathBuf, Format)> = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         let cannot = |e| Error::io("cannot read the directory", &dir, e);
@@ -110,14 +126,20 @@ fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>) -> Result<(
                     dirs.push(path);
                 }
             } else if let Some(format) = format(&path) {
-                let metadata =
-                    fs::metadata(&path).map_err(|e| Error::io("cannot read", &path, e))?;
-                if metadata.is_file() {
-                    found.push(Input { path, format, size: metadata.len() });
-                } else if !metadata.is_dir() {
-                    faults.push(irregular(&path));
-                }
+                named.push((path, format));
             }
+        }
+    }
+    let chunks: Vec<&[(PathBuf, Format)]> = named.chunks(TOGETHER).collect();
+    let looked_at = jobs.drive(&chunks, |chunk| {
+        chunk.iter().map(|(path, _)| fs::metadata(path)).collect::<Vec<_>>()
+    });
+    for ((path, format), metadata) in named.into_iter().zip(looked_at.into_iter().flatten()) {
+        let metadata = metadata.map_err(|e| Error::io("cannot read", &path, e))?;
+        if metadata.is_file() {
+            found.push(Input { path, format, size: metadata.len() });
+        } else if !metadata.is_dir() {
+            faults.push(irregular(&path));
         }
     }
     Ok(())
@@ -161,7 +183,7 @@ pub(super) fn bring(
     if options.known.is_none() {
         apart(places, paths)?;
     }
-    let inputs = find(paths)?;
+    let inputs = find(paths, jobs)?;
     let mut incoming = places.incoming();
     // What is only looked at is signed elsewhere, for the digest that it will have.
     let mut elsewhere = None;
@@ -179,7 +201,7 @@ pub(super) fn bring(
     let number = AtomicUsize::new(0);
     let done = jobs.drive(&inputs, |input| {
         monitor.at(&input.path.to_string_lossy());
-        let file = incoming.join(number.fetch_add(1, Ordering::Relaxed).to_string());
+        let file = incoming.join(number.fetch_add(1, atomic::Ordering::Relaxed).to_string());
         let waiting = one(input, file, options, &components, dev);
         monitor.advance(input.size);
         waiting

@@ -1,11 +1,12 @@
 //! Publishing: clients see the old state or the new one, and what was interrupted is finished or never was.
 //!
-//! 0. What is to come is noted in `.gfxpack/arrivals`, from which the next run removes it if this one dies before it
-//!    decides.
-//! 1. Packages go to their places in the pool. Nothing refers to them yet.
+//! 0. What is to come is noted in `.gfxpack/arrivals` before it comes, from which the next run removes it if this one dies
+//!    before it decides.
+//! 1. Packages go to their places in the pool, while the indices are made. Nothing refers to them yet.
 //! 2. Indices that are called after their content go to theirs. Nothing refers to them yet.
 //! 3. Files with fixed names are written into `.gfxpack/next.part`, beside the new state and a plan that says
-//!    which goes where, in which order. All that is new is flushed to the disk.
+//!    which goes where, in which order. All that is new is flushed to the disk: packages as soon as they are at their
+//!    places, indices while the state is encoded.
 //! 4. `next.part` is renamed to `next`. **This decides.** A run that dies before changed nothing that anybody looks
 //!    at; what one that dies after has left to do is done by the next run, from `next` alone.
 //! 5. Each file of the plan is renamed over the one that was there, what refers to all else last: `InRelease`,
@@ -27,8 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use super::closed::Left;
 use super::store::{OWN, Old, Places, Repository, Settings, State, Stored, mtime};
-use super::{Content, Fixed, Indices, intake, root};
-use crate::error::{Error, Result};
+use super::{Content, Fixed, Indices, intake, root, store};
+use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::msgpack;
 
@@ -138,31 +139,40 @@ pub struct Signed {
     pub key: Option<String>,
 }
 
-/// Publishes what is next, with these indices.
+/// Publishes what is next, with the indices that are made of the state of before and of it. Packages go to their places
+/// meanwhile.
 pub fn publish(
     repository: &mut Repository,
     next: Next,
-    mut indices: Vec<Indices>,
+    indices: impl FnOnce(&State, &Next) -> Result<Vec<Indices>>,
     arrivals: Vec<Arrival>,
     jobs: &Jobs,
 ) -> Result<Published> {
     let places = repository.places.clone();
-    indices.push(gone(&repository.state, &indices));
     let date = next.date;
+    let mut coming = Coming::default();
+    let (indices, brought) = jobs.both(
+        || indices(&repository.state, &next),
+        || {
+            bring(&places, arrivals, &mut coming, jobs)?;
+            store::chunks(&next.packages, jobs)
+        },
+    );
+    let (mut indices, chunks) = (indices?, brought?);
+    indices.push(gone(&repository.state, &indices));
     let (state, remove) = next_state(&repository.state, next, &indices);
-    intend(&places, &arrivals, &indices)?;
-    let mut new = Vec::new();
-    for arrival in arrivals {
-        let to = places.dir.join(&arrival.to);
-        match arrival.link {
-            None => put(&arrival.from, &to)?,
-            Some((seen, sha256)) => second_name(&places, &arrival.from, &to, seen, sha256)?,
-        }
-        new.push(to);
-    }
+    let named = indices.iter().flat_map(|one| &one.named).flat_map(|named| &named.paths);
+    coming.intend(&places, named)?;
     let mut plan = Plan { places: Vec::new(), remove };
-    prepare(&places, indices, &state.encode(jobs)?, &mut plan, &mut new)?;
-    decide(&places, &new)?;
+    let staged = places.part().join(STATE);
+    let (written, prepared) = jobs.both(
+        || write(&staged, &state.encode(&chunks)?),
+        || prepare(&places, indices, &mut plan, coming.many, jobs),
+    );
+    written?;
+    prepared?;
+    flush(&places, &[staged, places.part().join(PLAN)], coming.many, jobs)?;
+    decide(&places)?;
     finish(&places)?;
     let published = Published { publication: state.publication, date, removed_files: plan.remove };
     // First, so that nothing of it is taken for what was not decided.
@@ -178,23 +188,56 @@ pub(super) fn foresee(before: &State, next: Next, indices: &[Indices]) -> Publis
     Published { publication: state.publication, date, removed_files }
 }
 
-/// Notes what is about to come to places where nothing is, packages and indices called after their content.
-fn intend(places: &Places, arrivals: &[Arrival], indices: &[Indices]) -> Result<()> {
-    let named = indices.iter().flat_map(|one| &one.named).flat_map(|named| &named.paths);
-    let all = arrivals.iter().map(|arrival| &arrival.to).chain(named);
-    let new: BTreeSet<&String> =
-        all.filter(|path| fs::symlink_metadata(places.dir.join(path)).is_err()).collect();
-    check_inside(new.iter().copied())?;
-    let bytes = rmp_serde::to_vec(&new)
-        .map_err(|e| Error::failed("cannot encode what the publication brings").because(e))?;
-    // Whole or not at all.
-    let part = places.part();
-    fs::create_dir_all(&part).map_err(|e| Error::output("cannot make", &part, e))?;
-    let temporary = part.join("arrivals");
-    write(&temporary, &bytes)?;
-    let synced = File::open(&temporary).and_then(|file| file.sync_all());
-    synced.map_err(|e| Error::output("cannot write", &temporary, e))?;
-    put(&temporary, &places.arrivals())
+/// What is about to come to places where nothing is.
+#[derive(Debug, Default)]
+struct Coming {
+    /// As it is noted, below the repository's directory.
+    noted: BTreeSet<String>,
+    /// Whether so many packages came that the whole disk is flushed.
+    many: bool,
+}
+
+impl Coming {
+    /// Notes more of it, packages or indices called after their content, before any of that comes.
+    fn intend<'a>(
+        &mut self,
+        places: &Places,
+        paths: impl Iterator<Item = &'a String>,
+    ) -> Result<()> {
+        let new = paths.filter(|path| fs::symlink_metadata(places.dir.join(path)).is_err());
+        let before = self.noted.len();
+        self.noted.extend(new.cloned());
+        let part = places.part();
+        fs::create_dir_all(&part).map_err(|e| Error::output("cannot make", &part, e))?;
+        if self.noted.len() == before {
+            return Ok(());
+        }
+        check_inside(&self.noted)?;
+        let bytes = rmp_serde::to_vec(&self.noted)
+            .map_err(|e| Error::failed("cannot encode what the publication brings").because(e))?;
+        // Whole or not at all.
+        let temporary = part.join("arrivals");
+        write(&temporary, &bytes)?;
+        let synced = File::open(&temporary).and_then(|file| file.sync_all());
+        synced.map_err(|e| Error::output("cannot write", &temporary, e))?;
+        put(&temporary, &places.arrivals())
+    }
+}
+
+/// Brings packages to their places, and flushes them to the disk.
+fn bring(places: &Places, arrivals: Vec<Arrival>, coming: &mut Coming, jobs: &Jobs) -> Result<()> {
+    coming.intend(places, arrivals.iter().map(|arrival| &arrival.to))?;
+    coming.many = arrivals.len() > FLUSHED;
+    let mut new = Vec::new();
+    for arrival in arrivals {
+        let to = places.dir.join(&arrival.to);
+        match arrival.link {
+            None => put(&arrival.from, &to)?,
+            Some((seen, sha256)) => second_name(places, &arrival.from, &to, seen, sha256)?,
+        }
+        new.push(to);
+    }
+    flush(places, &new, coming.many, jobs)
 }
 
 /// Removes what a run has brought that did not get to its decision: of what it noted, all that the state does not
@@ -287,16 +330,17 @@ fn next_state(before: &State, next: Next, indices: &[Indices]) -> (State, Vec<St
     (state, remove)
 }
 
-/// Writes all that the publication consists of; nothing that anybody looks at changes.
+/// Writes all that the publication consists of but for the state; nothing that anybody looks at changes. The plan, which is
+/// written last, is not flushed, nor is anything where `later` is said.
 fn prepare(
     places: &Places,
     indices: Vec<Indices>,
-    state: &[u8],
     plan: &mut Plan,
-    new: &mut Vec<PathBuf>,
+    later: bool,
+    jobs: &Jobs,
 ) -> Result<()> {
     let part = places.part();
-    fs::create_dir_all(&part).map_err(|e| Error::output("cannot make", &part, e))?;
+    let mut new = Vec::new();
     let mut number = 0;
     for indices in indices {
         for named in indices.named {
@@ -335,27 +379,35 @@ fn prepare(
     }
     // What cannot be done must not be decided.
     plan.check()?;
-    new.extend([part.join(STATE), part.join(PLAN)]);
-    write(&part.join(STATE), state)?;
     let bytes = rmp_serde::to_vec(&plan)
         .map_err(|e| Error::failed("cannot encode the plan of the publication").because(e))?;
-    write(&part.join(PLAN), &bytes)
+    write(&part.join(PLAN), &bytes)?;
+    if later { Ok(()) } else { flush(places, &new, false, jobs) }
 }
 
-/// Flushes what is new, and decides that the publication takes place.
-fn decide(places: &Places, new: &[PathBuf]) -> Result<()> {
+/// Flushes new files and their directories to the disk; where there are many, or `all` is said, all that is to go to it.
+fn flush(places: &Places, new: &[PathBuf], all: bool, jobs: &Jobs) -> Result<()> {
+    let cannot = |path: &Path, e| Error::output("cannot flush to the disk", path, e);
+    if all || new.len() > FLUSHED {
+        // Thousands of packages one by one would take minutes.
+        let own = places.own();
+        let synced = File::open(&own).and_then(|own| Ok(rustix::fs::syncfs(&own)?));
+        return synced.map_err(|e| cannot(&own, e).into());
+    }
+    let dirs: BTreeSet<&Path> = new.iter().filter_map(|path| path.parent()).collect();
+    let paths: Vec<&Path> = new.iter().map(PathBuf::as_path).chain(dirs).collect();
+    // File systems write down side by side what is asked for side by side.
+    let synced = jobs.drive(&paths, |path| {
+        File::open(path).and_then(|file| file.sync_all()).map_err(|e| cannot(path, e))
+    });
+    Errors::check((), synced.into_iter().filter_map(Result::err).collect())
+}
+
+/// Decides that the publication takes place, all of which is on the disk.
+fn decide(places: &Places) -> Result<()> {
     let (part, next, own) = (places.part(), places.next(), places.own());
     let cannot = |e: io::Error| Error::output("cannot publish", &next, e);
     let own = File::open(&own).map_err(cannot)?;
-    if new.len() > FLUSHED {
-        // Thousands of packages one by one would take minutes.
-        rustix::fs::syncfs(&own).map_err(|e| cannot(e.into()))?;
-    } else {
-        let dirs: BTreeSet<&Path> = new.iter().filter_map(|path| path.parent()).collect();
-        for path in new.iter().map(PathBuf::as_path).chain(dirs) {
-            File::open(path).and_then(|file| file.sync_all()).map_err(cannot)?;
-        }
-    }
     fs::rename(&part, &next).map_err(cannot)?;
     own.sync_all().map_err(cannot)?;
     Ok(())
@@ -565,7 +617,8 @@ mod tests {
 
     fn next(repository: &mut Repository, text: &str, date: i64) {
         let next = to_come(&repository.state, date);
-        publish(repository, next, vec![indices(text)], Vec::new(), &jobs()).unwrap();
+        let made = |_: &State, _: &Next| Ok(vec![indices(text)]);
+        publish(repository, next, made, Vec::new(), &jobs()).unwrap();
     }
 
     /// A publication without packages.
@@ -586,8 +639,11 @@ mod tests {
         let next = to_come(&repository.state, 2);
         let (state, remove) = next_state(&repository.state, next, &indices);
         let mut plan = Plan { places: Vec::new(), remove };
-        let state = state.encode(&jobs()).unwrap();
-        prepare(&repository.places, indices, &state, &mut plan, &mut Vec::new()).unwrap();
+        let places = &repository.places;
+        fs::create_dir_all(places.part()).unwrap();
+        let chunks = store::chunks(&state.packages, &jobs()).unwrap();
+        write(&places.part().join(STATE), &state.encode(&chunks).unwrap()).unwrap();
+        prepare(places, indices, &mut plan, false, &jobs()).unwrap();
         plan
     }
 
@@ -606,6 +662,24 @@ mod tests {
     }
 
     #[test]
+    fn packages_that_came_before_it_failed_go_away() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("r");
+        let mut repository = published(&dir);
+        let (from, to) = (dir.join(OWN).join("waiting"), "deb/pool/a.deb".to_owned());
+        fs::write(&from, "a").unwrap();
+        let place = dir.join(&to);
+        let arrivals = vec![Arrival { from, to, link: None }];
+        let next = to_come(&repository.state, 2);
+        let fails = |_: &State, _: &Next| Err(Error::failed("no index").into());
+        publish(&mut repository, next, fails, arrivals, &jobs()).unwrap_err();
+        assert!(place.exists());
+        drop(repository);
+        assert!(!place.exists() && !dir.join("deb/pool").exists());
+        assert_eq!(seen(&dir), [is("one"), is("one"), is("one")]);
+    }
+
+    #[test]
     fn one_that_is_decided_is_finished_from_wherever_it_stopped() {
         // What was done before the run died: files at their places, the state, what is old removed.
         for steps in 0..=6 {
@@ -614,7 +688,7 @@ mod tests {
             let repository = published(&dir);
             let plan = prepared(&repository);
             let places = repository.places.clone();
-            decide(&places, &[]).unwrap();
+            decide(&places).unwrap();
             let next = places.next();
             for (path, from) in plan.places.iter().take(steps) {
                 match from {

@@ -195,7 +195,7 @@ impl State {
                 .hint("make one with gfxpack repo create DIR"),
             _ => Error::io("cannot read", path, e),
         })?;
-        let mut file = io::BufReader::new(file);
+        let mut file = io::BufReader::with_capacity(256 << 10, file);
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic).map_err(|e| damaged().because(e))?;
         if magic == OLD_MAGIC {
@@ -220,20 +220,30 @@ impl State {
         Ok(state)
     }
 
-    /// The content of its file.
-    pub(super) fn encode(&self, jobs: &Jobs) -> Result<Vec<u8>> {
+    /// The content of its file, with the [`chunks`] of its packages.
+    pub(super) fn encode(&self, chunks: &[Chunk]) -> Result<Vec<u8>> {
         let cannot = || Error::failed("cannot encode the state");
-        let briefs: Vec<_> = self.packages.iter().map(|stored| &stored.record.part).collect();
-        let chunks = brief::chunks(&briefs, jobs)?;
-        let bytes = rmp_serde::to_vec(&(self, chunks)).map_err(|e| cannot().because(e))?;
+        // Most of it are bytes that are copied: room for them is had at once.
+        let blocks: usize = self.blocks.iter().map(Block::size).sum();
+        let room = blocks + chunks.iter().map(Chunk::size).sum::<usize>();
+        let mut bytes = Vec::with_capacity(room + self.packages.len() * 512);
+        rmp_serde::encode::write(&mut bytes, &(self, chunks)).map_err(|e| cannot().because(e))?;
         let compress = || {
-            let mut encoder = zstd::stream::write::Encoder::new(MAGIC.to_vec(), LEVEL)?;
+            let mut out = Vec::with_capacity(room + self.packages.len() * 256);
+            out.extend_from_slice(MAGIC);
+            let mut encoder = zstd::stream::write::Encoder::new(out, LEVEL)?;
             encoder.include_checksum(true)?;
             encoder.write_all(&bytes)?;
             encoder.finish()
         };
         Ok(compress().map_err(|e| cannot().because(e))?)
     }
+}
+
+/// What a state has of its packages beside a [`Brief`](brief::Brief) of each.
+pub(super) fn chunks(packages: &[Stored], jobs: &Jobs) -> Result<Vec<Chunk>> {
+    let briefs: Vec<_> = packages.iter().map(|stored| &stored.record.part).collect();
+    brief::chunks(&briefs, jobs)
 }
 
 /// Where a repository is, and where its own files are.

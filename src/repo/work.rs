@@ -118,8 +118,9 @@ pub fn run(
     }
     let run = Run { options, is_rehearsal: false, jobs, monitor };
     let (mut outcome, planned) = run.plan(&repository.places, &repository.state, action)?;
-    if let Some(Planned { next, indices, arrivals }) = planned {
+    if let Some(Planned { next, arrivals }) = planned {
         let arrivals = arrivals.into_iter().map(intake::arrival).collect();
+        let indices = |state: &State, next: &Next| run.indices(state, next);
         outcome.published = Some(publish::publish(repository, next, indices, arrivals, jobs)?);
     }
     Ok(outcome)
@@ -138,8 +139,10 @@ pub fn rehearse(
     let places = Places { dir: dir.to_owned() };
     let run = Run { options, is_rehearsal: true, jobs, monitor };
     let (mut outcome, planned) = run.plan(&places, &state, action)?;
-    outcome.published =
-        planned.map(|planned| publish::foresee(&state, planned.next, &planned.indices));
+    if let Some(Planned { next, .. }) = planned {
+        let indices = run.indices(&state, &next)?;
+        outcome.published = Some(publish::foresee(&state, next, &indices));
+    }
     Ok(outcome)
 }
 
@@ -154,7 +157,6 @@ struct Run<'a> {
 /// What is to be published.
 struct Planned {
     next: Next,
-    indices: Vec<Indices>,
     arrivals: Vec<intake::Waiting>,
 }
 
@@ -189,7 +191,11 @@ impl Run<'_> {
             return Ok((outcome, None));
         }
         Errors::check((), dated(&change, options.date))?;
-        let checked = closed::check(state, &change.packages)?;
+        let (checked, times) = self.jobs.both(
+            || closed::check(state, &change.packages),
+            || times(places, &change.packages, &change.added, self.jobs),
+        );
+        let checked = checked?;
         let known = checked.known.iter().map(|text| format!("as before: {text}"));
         outcome.warnings.extend(known);
         if options.allow_partial {
@@ -213,12 +219,13 @@ impl Run<'_> {
             warnings.push(format!("{}: apt refuses it", fault.fault()));
         }
         let mut packages = change.packages;
-        unchanged(places, &mut packages, &change.added, self.jobs)?;
-        let indices = self.indices(state, settings, &packages, date)?;
+        for (stored, time) in packages.iter_mut().zip(times?) {
+            stored.mtime = time;
+        }
         let signed = publish::Signed { signed: options.signer.is_some(), key };
         let settings = settings.clone();
         let next = Next { settings, packages, left: checked.left, date, signed };
-        Ok((outcome, Some(Planned { next, indices, arrivals: change.added })))
+        Ok((outcome, Some(Planned { next, arrivals: change.added })))
     }
 
     /// The fingerprint of the key, which is that of before.
@@ -272,13 +279,8 @@ impl Run<'_> {
         })
     }
 
-    fn indices(
-        &self,
-        state: &State,
-        settings: &Settings,
-        packages: &[Stored],
-        date: i64,
-    ) -> Result<Vec<Indices>> {
+    fn indices(&self, state: &State, next: &Next) -> Result<Vec<Indices>> {
+        let Next { settings, packages, date, .. } = next;
         let of = |format| {
             let of = packages.iter().map(|stored| &*stored.record);
             of.filter(|record| record.format() == format).collect::<Vec<_>>()
@@ -289,11 +291,11 @@ impl Run<'_> {
         let mut indices = Vec::new();
         if has_indices(state, Format::Deb, packages) {
             let debs = of(Format::Deb);
-            indices.push(apt::indices(&debs, settings, date, signer, kept, self.jobs)?);
+            indices.push(apt::indices(&debs, settings, *date, signer, kept, self.jobs)?);
         }
         if has_indices(state, Format::Rpm, packages) {
             let rpms = of(Format::Rpm);
-            indices.push(rpm::indices(&rpms, settings, date, signer, kept, self.jobs)?);
+            indices.push(rpm::indices(&rpms, settings, *date, signer, kept, self.jobs)?);
         }
         Ok(indices)
     }
@@ -380,18 +382,20 @@ fn date(
 }
 
 /// Checks that the files of packages that stay are those that were read: by size and time, and by their
-/// content where the time is another.
-fn unchanged(
+/// content where the time is another. Gives the times of all packages, in their order.
+fn times(
     places: &Places,
-    packages: &mut [Stored],
+    packages: &[Stored],
     added: &[intake::Waiting],
     jobs: &Jobs,
-) -> Result<()> {
+) -> Result<Vec<i64>> {
     /// Packages that one thread looks at: to look at one is to ask the system once.
     const TOGETHER: usize = 256;
+    if added.len() == packages.len() {
+        return Ok(packages.iter().map(|stored| stored.mtime).collect());
+    }
     let new: std::collections::HashSet<&str> =
         added.iter().map(|one| one.stored.record.path.as_str()).collect();
-    let mut faults = Vec::new();
     let chunks: Vec<&[Stored]> = packages.chunks(TOGETHER).collect();
     let times = jobs.drive(&chunks, |chunk| {
         let time = |stored: &Stored| match new.contains(stored.record.path.as_str()) {
@@ -400,13 +404,14 @@ fn unchanged(
         };
         chunk.iter().map(time).collect::<Vec<_>>()
     });
-    for (stored, time) in packages.iter_mut().zip(times.into_iter().flatten()) {
+    let (mut all, mut faults) = (Vec::new(), Vec::new());
+    for time in times.into_iter().flatten() {
         match time {
-            Ok(time) => stored.mtime = time,
+            Ok(time) => all.push(time),
             Err(fault) => faults.push(fault),
         }
     }
-    Errors::check((), faults)
+    Errors::check(all, faults)
 }
 
 /// When the file of a package was last written, which is the one that was read.

@@ -180,6 +180,11 @@ impl Ui {
         }
     }
 
+    /// Whether results are printed as JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// What the user asked to be printed.
     pub fn print(text: &str) {
         Self::print_bytes(text.as_bytes());

@@ -89,11 +89,15 @@ pub fn indices(
             };
             let of: Vec<&Package> = packages.iter().filter(of).copied().collect();
             let path = format!("{name}/binary-{arch}/Packages");
-            let (served, pieces) = packages::index(&path, &of, kept, jobs)?;
+            let of_contents = format!("{name}/Contents-{arch}");
+            let (packages, contents) = jobs.both(
+                || packages::index(&path, &of, kept, jobs),
+                || contents::index(&of_contents, &of, kept),
+            );
+            let (served, pieces) = packages?;
             made.extend(served.into_iter().map(|(entry, bytes)| (entry, Some(bytes))));
             blocks.extend(pieces);
-            let path = format!("{name}/Contents-{arch}");
-            let (plain, (entry, bytes), block) = contents::index(&path, &of, kept)?;
+            let (plain, (entry, bytes), block) = contents?;
             made.extend([(plain, None), (entry, Some(bytes))]);
             blocks.push(block);
         }

@@ -32,7 +32,14 @@ pub(super) fn index(
     let is_kept = |keys: &[Key; 3]| keys.iter().all(|key| kept.get(key).is_some());
     let changed: Vec<(&Range<usize>, &[Key; 3])> =
         runs.iter().zip(&keys).filter(|(_, keys)| !is_kept(keys)).collect();
-    let made = jobs.drive(&changed, |(run, keys)| piece(&packages[(*run).clone()], keys));
+    let size = |run: &Range<usize>| -> u64 {
+        packages[run.clone()].iter().map(|one| u64::from(one.part.sizes[0])).sum()
+    };
+    let made = jobs.drive_longest_first(
+        &changed,
+        |(run, _)| size(run),
+        |(run, keys)| piece(&packages[(*run).clone()], keys),
+    );
     let mut made = made.into_iter();
     let mut unpacker = Unpacker::default();
     let mut text = Vec::new();
@@ -61,7 +68,8 @@ pub(super) fn index(
             .zip(streams)
             .map(|(packing, stream)| (format!("{path}.{}", ending(packing)), stream.finish())),
     );
-    let entries = jobs.drive(&served, |(path, bytes)| Entry::of(path.clone(), bytes));
+    let of: Vec<(&str, &[u8])> = served.iter().map(|(path, bytes)| (&**path, &**bytes)).collect();
+    let entries = Entry::all(&of, jobs);
     let served = entries.into_iter().zip(served).map(|(entry, (_, bytes))| (entry, bytes));
     Ok((served.collect(), all))
 }

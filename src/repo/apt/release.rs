@@ -6,6 +6,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::date::rfc2822;
+use crate::jobs::Jobs;
 use crate::package::render::hex;
 use crate::repo::store::Settings;
 
@@ -19,10 +20,42 @@ pub(super) struct Entry {
     sha512: String,
 }
 
+/// A digest of a file, and how long it takes compared to the other, where the processor helps with SHA-256.
+#[derive(Debug, Clone, Copy)]
+enum Pass {
+    Sha256 = 1,
+    Sha512 = 2,
+}
+
 impl Entry {
     pub fn of(path: String, bytes: &[u8]) -> Self {
         let (sha256, sha512) = (hex(&Sha256::digest(bytes)), hex(&Sha512::digest(bytes)));
         Self { path, size: bytes.len(), sha256, sha512 }
+    }
+
+    /// Those of several files, paths and content.
+    pub fn all(files: &[(&str, &[u8])], jobs: &Jobs) -> Vec<Self> {
+        // Each digest of a file is a pass over it.
+        let passes = [Pass::Sha256, Pass::Sha512]
+            .map(|pass| files.iter().map(move |(_, bytes)| (pass, *bytes)));
+        let passes: Vec<(Pass, &[u8])> = passes.into_iter().flatten().collect();
+        let mut digests = jobs.drive_longest_first(
+            &passes,
+            |(pass, bytes)| bytes.len() as u64 * *pass as u64,
+            |(pass, bytes)| match pass {
+                Pass::Sha256 => hex(&Sha256::digest(bytes)),
+                Pass::Sha512 => hex(&Sha512::digest(bytes)),
+            },
+        );
+        let sha512 = digests.split_off(files.len());
+        let digests = digests.into_iter().zip(sha512);
+        let entries = files.iter().zip(digests).map(|((path, bytes), (sha256, sha512))| Self {
+            path: (*path).to_owned(),
+            size: bytes.len(),
+            sha256,
+            sha512,
+        });
+        entries.collect()
     }
 
     /// Its names by content, below `dists/SUITE`: apt asks for the strongest digest that it knows, others

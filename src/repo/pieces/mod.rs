@@ -103,6 +103,11 @@ impl Block {
         sha256.finalize().into()
     }
 
+    /// Size of the bytes that it has in a stream.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether it is as it was made.
     fn is_whole(&self) -> bool {
         self.sum == self.sum()

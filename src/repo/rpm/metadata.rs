@@ -34,6 +34,11 @@ impl Kind {
         }
     }
 
+    /// About how many bytes packages have in it.
+    pub(super) fn size_of(self, packages: &[&Package]) -> u64 {
+        packages.iter().map(|package| u64::from(self.size(&package.part))).sum()
+    }
+
     /// About how many bytes a package has in it.
     fn size(self, brief: &Brief) -> u32 {
         let [primary, filelists, other] = brief.sizes;

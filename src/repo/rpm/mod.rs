@@ -57,12 +57,12 @@ pub fn indices(
     jobs: &Jobs,
 ) -> Result<Indices> {
     let compression = settings.rpm_compression;
-    let made =
-        jobs.drive(&Kind::ALL, |kind| metadata::document(*kind, packages, compression, kept));
-    let mut documents = Vec::new();
-    for one in made {
-        documents.push(one?);
-    }
+    let made = jobs.drive_longest_first(
+        &Kind::ALL,
+        |kind| kind.size_of(packages),
+        |kind| metadata::document(*kind, packages, compression, kept),
+    );
+    let documents = made.into_iter().collect::<Result<Vec<Document>>>()?;
     let repodata = |name: &str| format!("{}/repodata/{name}", root(Format::Rpm));
     let repomd = repomd(&documents, date, compression).into_bytes();
     let mut all = Indices::default();

@@ -173,6 +173,7 @@ impl Changing<'_> {
         self.tell(&outcome, repository.dir());
         // The run ends: to give back hundreds of thousands of texts one by one takes longer than to add a package.
         std::mem::forget(std::mem::take(&mut repository.state.packages));
+        std::mem::forget(outcome);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -211,7 +212,9 @@ impl Changing<'_> {
             self.ui.warning(warning);
         }
         let status = if self.dry_run { "planned" } else { "done" };
-        let json = serde_json::json!({ "status": status, "outcome": outcome });
+        // Of thousands of packages it is not made for nothing.
+        let json = || serde_json::json!({ "status": status, "outcome": outcome });
+        let json = self.ui.is_json().then(json);
         self.ui.result(&json, || {
             if self.dry_run {
                 rehearsed(outcome, dir, self.ui.is_verbose())
