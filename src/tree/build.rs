@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::cached;
 use super::frames::Frames;
@@ -88,11 +88,16 @@ pub(super) struct Packing<'a, 'j> {
     /// Bundles whose hashes are still to be checked. Hashes of several together go up to eight times as
     /// fast, and are a third of the work otherwise; so bundles wait until they are eight, or large in sum.
     unchecked: Vec<(Item, Arc<Content>)>,
+    /// Bundles that were decompressed, with their sizes, as far as they may be in memory still.
+    contents: Vec<(Weak<()>, u64)>,
     with: (&'j Jobs, &'j dyn Monitor),
 }
 
 /// Bytes of buffers that may wait for their next use.
 const BUFFERS: usize = 32 << 20;
+
+/// So many eighths of the memory in flight are for bundles that were decompressed.
+const CONTENTS: u64 = 5;
 
 /// The part of the memory in flight that frames may take until it is their turn.
 const FRAMES: u64 = 8;
@@ -148,8 +153,9 @@ impl<'a, 'j> Packing<'a, 'j> {
         monitor: &'j dyn Monitor,
     ) -> Self {
         let queue = jobs.queue(Work::run);
-        let (memory, unchecked, with) = (jobs.in_flight(), Vec::new(), (jobs, monitor));
-        Self { sets, queue, memory, items: 0, expected, unchecked, with }
+        let (memory, with) = (jobs.in_flight(), (jobs, monitor));
+        let (unchecked, contents) = (Vec::new(), Vec::new());
+        Self { sets, queue, memory, items: 0, expected, unchecked, contents, with }
     }
 
     /// Takes an item of a set. Its bytes are in `part`, or read from its input.
@@ -171,8 +177,9 @@ impl<'a, 'j> Packing<'a, 'j> {
         item: Item,
         part: Option<Part<Arc<Vec<u8>>>>,
     ) -> Result<(), Fault> {
-        let Self { sets, queue, memory, with, .. } = self;
-        let most = *memory / 2;
+        let most = self.memory / 2;
+        self.make_room(item.content_size(most))?;
+        let Self { sets, queue, with, .. } = self;
         let mut push = |task: Task| {
             let cost = task.cost;
             queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
@@ -193,10 +200,7 @@ impl<'a, 'j> Packing<'a, 'j> {
             return item.decompress(file, most, &mut push);
         };
         let content = Arc::new(content);
-        let waiting: u64 = self.unchecked.iter().map(|(_, other)| other.len() as u64).sum();
-        if waiting + content.len() as u64 > self.memory {
-            self.check()?;
-        }
+        self.contents.push((content.held(), content.len() as u64));
         // A hash is a long task that cannot be shared, so it begins before what is compressed meanwhile.
         self.unchecked.push((item.clone(), Arc::clone(&content)));
         if self.unchecked.len() == Content::TOGETHER || self.items == self.expected {
@@ -207,6 +211,28 @@ impl<'a, 'j> Packing<'a, 'j> {
             let cost = task.cost;
             queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
         })
+    }
+
+    /// Waits until a bundle of this size can be decompressed into memory: memory that was used before costs a
+    /// third of what new memory does, which the system clears.
+    fn make_room(&mut self, size: u64) -> Result<(), Fault> {
+        if size == 0 {
+            return Ok(());
+        }
+        loop {
+            self.contents.retain(|(held, _)| held.strong_count() > 0);
+            let held: u64 = self.contents.iter().map(|(_, size)| size).sum();
+            if held == 0 || held + size <= self.memory / 8 * CONTENTS {
+                return Ok(());
+            }
+            if !self.unchecked.is_empty() {
+                self.check()?;
+            }
+            let Self { sets, queue, with, .. } = self;
+            if !queue.take_one(&mut |done| take(sets, done, *with))? {
+                return Ok(());
+            }
+        }
     }
 
     /// Has the hashes of bundles checked.
@@ -482,6 +508,10 @@ fn items(archives: &[Archive], identify: bool, rooms: &Rooms) -> Vec<Item> {
                 wanted: vec![wanted],
             }),
         }
+    }
+    // Bundles of about one size are best hashed together, and memory for a large one serves for a smaller one.
+    for group in items.chunk_by_mut(|a, b| !a.is_plain() && !b.is_plain()) {
+        group.sort_by_key(|item| std::cmp::Reverse(item.content_size(u64::MAX)));
     }
     items
 }

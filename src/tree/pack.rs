@@ -217,6 +217,16 @@ impl Item {
         Content::read(&self.bundle, file, most, &self.rooms.buffers)
     }
 
+    /// About the bytes that [`Self::content`] will take.
+    pub fn content_size(&self, most: u64) -> u64 {
+        match &self.bundle.form {
+            Form::Compressed(header) if header.uncompressed_size <= most => {
+                header.uncompressed_size
+            }
+            _ => 0,
+        }
+    }
+
     /// Hands each wanted code object of a bundle that is in memory to `push`, as a task of its own.
     pub fn tasks(
         &self,
