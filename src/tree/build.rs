@@ -97,7 +97,7 @@ pub(super) struct Packing<'a, 'j> {
 const BUFFERS: usize = 32 << 20;
 
 /// So many eighths of the memory in flight are for bundles that were decompressed.
-const CONTENTS: u64 = 5;
+const CONTENTS: u64 = 6;
 
 /// The part of the memory in flight that frames may take until it is their turn.
 const FRAMES: u64 = 8;
@@ -508,10 +508,6 @@ fn items(archives: &[Archive], identify: bool, rooms: &Rooms) -> Vec<Item> {
                 wanted: vec![wanted],
             }),
         }
-    }
-    // Bundles of about one size are best hashed together, and memory for a large one serves for a smaller one.
-    for group in items.chunk_by_mut(|a, b| !a.is_plain() && !b.is_plain()) {
-        group.sort_by_key(|item| std::cmp::Reverse(item.content_size(u64::MAX)));
     }
     items
 }
