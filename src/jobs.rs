@@ -421,7 +421,7 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
         cost: u64,
         take: &mut impl FnMut(R) -> Result<(), E>,
     ) -> Result<Permit, E> {
-        let most = self.jobs.threads() * 16;
+        let most = self.jobs.threads() * 64;
         loop {
             if self.under_way.is_empty() {
                 // Only then may this thread wait for others: it holds nothing they could need.
@@ -433,6 +433,17 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
                 None => self.take_first(take)?,
             }
         }
+    }
+
+    /// Takes the result of the first item that is under way, once it is there. Whether there was one.
+    ///
+    /// # Panics
+    /// Where the work on the item panicked.
+    pub fn take_one<E>(&mut self, take: &mut impl FnMut(R) -> Result<(), E>) -> Result<bool, E> {
+        if self.under_way.is_empty() {
+            return Ok(false);
+        }
+        self.take_first(take).map(|()| true)
     }
 
     /// Takes the results of all items so far.

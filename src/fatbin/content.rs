@@ -2,7 +2,7 @@
 //! those of several are checked together, which is up to eight times as fast.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::bundle::{Bundle, BundleError, Form};
 use super::ccob::Method;
@@ -17,6 +17,8 @@ pub(crate) struct Content {
     expected: [u8; 8],
     /// Where the memory goes afterwards.
     buffers: Arc<Buffers>,
+    /// Dropped when the memory has gone there.
+    held: Arc<()>,
 }
 
 impl Content {
@@ -42,12 +44,24 @@ impl Content {
         let size = usize::try_from(size).ok()?;
         let stream = read_vec(r, bundle.offset + header.header_size, stream).ok()?;
         let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
-        let mut bytes = buffers.take(size);
+        let mut bytes = buffers.take(rounded(size));
         bytes.clear();
         let done = decompressor.decompress_to_buffer(&stream, &mut bytes);
-        let content = Self { bytes, expected: header.hash, buffers: Arc::clone(buffers) };
+        let (expected, buffers) = (header.hash, Arc::clone(buffers));
+        let content = Self { bytes, expected, buffers, held: Arc::default() };
         done.is_ok_and(|n| n == size).then_some(content)
     }
+
+    /// What is alive as long as the memory is in use.
+    pub fn held(&self) -> Weak<()> {
+        Arc::downgrade(&self.held)
+    }
+}
+
+/// Room for this many bytes and up to a quarter more, in few enough sizes that buffers fit again.
+fn rounded(size: usize) -> usize {
+    let step = (size.next_power_of_two() / 8).max(1);
+    size.checked_next_multiple_of(step).unwrap_or(size)
 }
 
 impl Deref for Content {

@@ -23,11 +23,15 @@ use crate::kpack::toc::{
 use crate::streams;
 use crate::target::TargetId;
 
-/// Objects up to this size are held in memory while they are compressed; larger ones are streamed.
-pub const STREAM_OVER: u64 = 16 << 20;
+/// Objects up to this size are held in memory while they are compressed; larger ones are streamed, in about as much
+/// memory (at level 3 a window of 2 MiB and tables). So what compressing takes depends on no object's size.
+pub const STREAM_OVER: u64 = 4 << 20;
 
 /// What is read of a streamed object in one go.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 256 << 10;
+
+/// The longest header of a zstd frame (RFC 8878, 3.1.1), which states the content's size.
+const FRAME_HEAD: usize = 18;
 
 /// Why an archive cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -164,12 +168,24 @@ impl<W: Write + Seek> Writer<W> {
     /// Appends a code object as it is to be stored: a frame made by [`FrameCompressor::compress`], or
     /// the bytes themselves where the archive is not compressed. Gives its ordinal.
     pub fn push_frame(&mut self, frame: &[u8], original_size: u64) -> Result<u32, WriteError> {
+        self.push_frame_from(&mut { frame }, frame.len() as u64, original_size)
+    }
+
+    /// The same where the frame, of `size` bytes, comes as a stream.
+    pub fn push_frame_from(
+        &mut self,
+        frame: &mut dyn Read,
+        size: u64,
+        original_size: u64,
+    ) -> Result<u32, WriteError> {
         let ordinal = self.next_ordinal()?;
-        let size = frame.len() as u64;
+        let mut head = [0; FRAME_HEAD];
+        let mut filled = 0;
         let stated = match self.compression {
             Compression::None => Some(size),
             Compression::Zstd { .. } => {
-                zstd_safe::get_frame_content_size(frame).unwrap_or_default()
+                filled = streams::fill(&mut frame.take(size), &mut head)?;
+                zstd_safe::get_frame_content_size(&head[..filled]).unwrap_or_default()
             }
         };
         if stated != Some(original_size) {
@@ -182,7 +198,11 @@ impl<W: Write + Seek> Writer<W> {
             self.out.write_all(&prefix.to_le_bytes())?;
             self.position += 4;
         }
-        self.out.write_all(frame)?;
+        self.out.write_all(&head[..filled])?;
+        let rest = size - filled as u64;
+        if io::copy(&mut frame.take(rest), &mut self.out)? != rest {
+            return Err(WriteError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
         self.pushed(size, original_size);
         Ok(ordinal)
     }
@@ -287,8 +307,7 @@ impl<W: Write + Seek> Writer<W> {
 /// A frame has its content size and zstd's checksum: without that, nobody notices a flipped bit. It
 /// depends on the content and the level only.
 pub struct FrameCompressor {
-    level: i32,
-    bulk: zstd::bulk::Compressor<'static>,
+    context: zstd_safe::CCtx<'static>,
     /// Input and frame of the objects that are held, kept for the next one.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -297,52 +316,74 @@ pub struct FrameCompressor {
 impl FrameCompressor {
     /// A compressor for a level from 1 to 22.
     pub fn new(level: i32) -> io::Result<Self> {
-        let mut bulk = zstd::bulk::Compressor::new(level)?;
-        bulk.set_parameter(zstd_safe::CParameter::ChecksumFlag(true))?;
-        bulk.set_parameter(zstd_safe::CParameter::ContentSizeFlag(true))?;
-        Ok(Self { level, bulk, input: Vec::new(), output: Vec::new() })
+        let context = zstd_safe::CCtx::try_create();
+        let mut context = context.ok_or(io::ErrorKind::OutOfMemory)?;
+        for parameter in [
+            zstd_safe::CParameter::CompressionLevel(level),
+            zstd_safe::CParameter::ChecksumFlag(true),
+            zstd_safe::CParameter::ContentSizeFlag(true),
+        ] {
+            context.set_parameter(parameter).map_err(of_zstd)?;
+        }
+        Ok(Self { context, input: Vec::new(), output: Vec::new() })
     }
 
     /// Compresses the `size` bytes that the stream gives to one frame. Fails with `InvalidData` where it
-    /// gives more, with `UnexpectedEof` where it gives less. An object over [`STREAM_OVER`] is never in
-    /// memory whole; its frame is.
-    pub fn compress(&mut self, mut stream: impl Read, size: u64) -> io::Result<Vec<u8>> {
+    /// gives more, with `UnexpectedEof` where it gives less.
+    pub fn compress(&mut self, stream: impl Read, size: u64) -> io::Result<Vec<u8>> {
+        let mut frame = Vec::new();
+        self.compress_to(stream, size, &mut frame)?;
+        Ok(frame)
+    }
+
+    /// The same with the frame written to `out`. Of an object over [`STREAM_OVER`] neither that nor its
+    /// frame is ever in memory whole.
+    pub fn compress_to(
+        &mut self,
+        mut stream: impl Read,
+        size: u64,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         if size <= STREAM_OVER {
             let input = read_exactly(&mut stream, size, &mut self.input)?;
-            return bulk(&mut self.bulk, input, &mut self.output);
+            return bulk(&mut self.context, input, &mut self.output, out);
         }
-        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), self.level)?;
-        encoder.include_checksum(true)?;
-        encoder.include_contentsize(true)?;
+        // After a frame that was given up, the context is in its midst.
+        self.context.reset(zstd_safe::ResetDirective::SessionOnly).map_err(of_zstd)?;
+        let mut encoder = zstd::stream::write::Encoder::with_context(out, &mut self.context);
         encoder.set_pledged_src_size(Some(size))?;
         self.input.resize(self.input.len().max(PIECE), 0);
         let piece = &mut self.input[..PIECE];
         let object = &mut stream.by_ref().take(size);
         let copied = streams::pieces(object, piece, |piece| encoder.write_all(piece))?;
         check_end(&mut stream, copied, size)?;
-        encoder.finish()
+        encoder.finish().map(drop)
     }
 
     /// Compresses an object that is in memory to the frame that [`Self::compress`] would make.
-    pub fn compress_held(&mut self, object: &[u8]) -> io::Result<Vec<u8>> {
+    pub fn compress_held_to(&mut self, object: &[u8], out: &mut dyn Write) -> io::Result<()> {
         if object.len() as u64 > STREAM_OVER {
-            return self.compress(object, object.len() as u64);
+            return self.compress_to(object, object.len() as u64, out);
         }
-        bulk(&mut self.bulk, object, &mut self.output)
+        bulk(&mut self.context, object, &mut self.output, out)
     }
 }
 
-/// Compresses to a buffer with room for the worst, of which the frame is a copy: a frame waits for its
-/// turn, and should not hold more than it needs.
+/// Compresses in one go, by way of a buffer with room for the worst.
 fn bulk(
-    compressor: &mut zstd::bulk::Compressor<'static>,
+    context: &mut zstd_safe::CCtx<'static>,
     input: &[u8],
     output: &mut Vec<u8>,
-) -> io::Result<Vec<u8>> {
+    out: &mut dyn Write,
+) -> io::Result<()> {
     output.clear();
     output.reserve(zstd_safe::compress_bound(input.len()));
-    compressor.compress_to_buffer(input, output)?;
-    Ok(output.as_slice().to_vec())
+    context.compress2(output, input).map_err(of_zstd)?;
+    out.write_all(output)
+}
+
+fn of_zstd(code: zstd_safe::ErrorCode) -> io::Error {
+    io::Error::other(zstd_safe::get_error_name(code))
 }
 
 /// Reads the `size` bytes of a stream, at most [`STREAM_OVER`], in as few steps as it gives them, to the

@@ -10,21 +10,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::cached;
+use super::frames::Frames;
 use super::keep::Part;
 use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, PlannedKernel};
-use super::pack::{self, Fault, How, Item, Packed, Task, Wanted};
+use super::pack::{self, Fault, How, Item, Packed, Rooms, Stored, Task, Wanted};
 use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::fatbin::bundle::Form;
 use crate::fatbin::content::Content;
 use crate::jobs::{Jobs, Queue};
-use crate::kpack::writer::{Compression, WriteError, Writer};
+use crate::kpack::writer::{WriteError, Writer};
 use crate::progress::{Monitor, Silent};
 use crate::read_at::ReadAt;
 
@@ -55,7 +54,7 @@ fn build(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Vec<Vec<blake3::Hash>>, Error> {
-    let (set, items) = Set::new(plans, identify, &buffers())?;
+    let (set, items) = Set::new(plans, identify, &rooms(plans, jobs))?;
     let mut packing = Packing::new(vec![set], items.len(), jobs, monitor);
     for item in items {
         packing.item(0, item, None)?;
@@ -66,7 +65,7 @@ fn build(
 /// The digests of the code objects of each plan, in its order: they are read, and no more.
 pub(super) fn identify(plans: &[&KpackPlan], jobs: &Jobs) -> Result<Vec<Vec<blake3::Hash>>, Error> {
     let archives = plans.iter().map(|plan| Archive::without_file(plan)).collect();
-    let (set, items) = Set::of(archives, true, &buffers());
+    let (set, items) = Set::of(archives, true, &rooms(&[], jobs));
     let mut packing = Packing::new(vec![set], items.len(), jobs, &Silent);
     for item in items {
         packing.item(0, item, None)?;
@@ -89,15 +88,29 @@ pub(super) struct Packing<'a, 'j> {
     /// Bundles whose hashes are still to be checked. Hashes of several together go up to eight times as
     /// fast, and are a third of the work otherwise; so bundles wait until they are eight, or large in sum.
     unchecked: Vec<(Item, Arc<Content>)>,
+    /// Bundles that were decompressed, with their sizes, as far as they may be in memory still.
+    contents: Vec<(Weak<()>, u64)>,
     with: (&'j Jobs, &'j dyn Monitor),
 }
 
 /// Bytes of buffers that may wait for their next use.
 const BUFFERS: usize = 32 << 20;
 
-/// Buffers for the archives of a pass.
-pub(super) fn buffers() -> Arc<Buffers> {
-    Arc::new(Buffers::new(BUFFERS, usize::MAX))
+/// So many eighths of the memory in flight are for bundles that were decompressed.
+const CONTENTS: u64 = 6;
+
+/// The part of the memory in flight that frames may take until it is their turn.
+const FRAMES: u64 = 8;
+
+/// Memory for the archives of a pass. What is over of frames will be in a file beside the first of them.
+pub(super) fn rooms(plans: &[Wish<'_>], jobs: &Jobs) -> Rooms {
+    let beside = plans.first().and_then(|(_, _, path)| path.parent());
+    let beside = beside.filter(|dir| !dir.as_os_str().is_empty());
+    let most = usize::try_from(jobs.in_flight() / FRAMES).unwrap_or(usize::MAX);
+    Rooms {
+        buffers: Arc::new(Buffers::new(BUFFERS, usize::MAX)),
+        frames: Frames::new(beside.unwrap_or(Path::new(".")), most),
+    }
 }
 
 /// A task for the pool.
@@ -125,7 +138,7 @@ fn take(sets: &mut [Set], done: Done, (jobs, monitor): (&Jobs, &dyn Monitor)) ->
     match done? {
         Some((set, packed)) => {
             let _core = jobs.core();
-            Ok(sets[set].store(packed, monitor)?)
+            sets[set].store(packed, monitor)
         }
         None => Ok(()),
     }
@@ -140,8 +153,9 @@ impl<'a, 'j> Packing<'a, 'j> {
         monitor: &'j dyn Monitor,
     ) -> Self {
         let queue = jobs.queue(Work::run);
-        let (memory, unchecked, with) = (jobs.in_flight(), Vec::new(), (jobs, monitor));
-        Self { sets, queue, memory, items: 0, expected, unchecked, with }
+        let (memory, with) = (jobs.in_flight(), (jobs, monitor));
+        let (unchecked, contents) = (Vec::new(), Vec::new());
+        Self { sets, queue, memory, items: 0, expected, unchecked, contents, with }
     }
 
     /// Takes an item of a set. Its bytes are in `part`, or read from its input.
@@ -163,8 +177,9 @@ impl<'a, 'j> Packing<'a, 'j> {
         item: Item,
         part: Option<Part<Arc<Vec<u8>>>>,
     ) -> Result<(), Fault> {
-        let Self { sets, queue, memory, with, .. } = self;
-        let most = *memory / 2;
+        let most = self.memory / 2;
+        self.make_room(item.content_size(most))?;
+        let Self { sets, queue, with, .. } = self;
         let mut push = |task: Task| {
             let cost = task.cost;
             queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
@@ -185,10 +200,7 @@ impl<'a, 'j> Packing<'a, 'j> {
             return item.decompress(file, most, &mut push);
         };
         let content = Arc::new(content);
-        let waiting: u64 = self.unchecked.iter().map(|(_, other)| other.len() as u64).sum();
-        if waiting + content.len() as u64 > self.memory {
-            self.check()?;
-        }
+        self.contents.push((content.held(), content.len() as u64));
         // A hash is a long task that cannot be shared, so it begins before what is compressed meanwhile.
         self.unchecked.push((item.clone(), Arc::clone(&content)));
         if self.unchecked.len() == Content::TOGETHER || self.items == self.expected {
@@ -199,6 +211,28 @@ impl<'a, 'j> Packing<'a, 'j> {
             let cost = task.cost;
             queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
         })
+    }
+
+    /// Waits until a bundle of this size can be decompressed into memory: memory that was used before costs a
+    /// third of what new memory does, which the system clears.
+    fn make_room(&mut self, size: u64) -> Result<(), Fault> {
+        if size == 0 {
+            return Ok(());
+        }
+        loop {
+            self.contents.retain(|(held, _)| held.strong_count() > 0);
+            let held: u64 = self.contents.iter().map(|(_, size)| size).sum();
+            if held == 0 || held + size <= self.memory / 8 * CONTENTS {
+                return Ok(());
+            }
+            if !self.unchecked.is_empty() {
+                self.check()?;
+            }
+            let Self { sets, queue, with, .. } = self;
+            if !queue.take_one(&mut |done| take(sets, done, *with))? {
+                return Ok(());
+            }
+        }
     }
 
     /// Has the hashes of bundles checked.
@@ -229,7 +263,7 @@ impl<'a, 'j> Packing<'a, 'j> {
 
     /// Stores what was packed elsewhere.
     pub fn store(&mut self, set: usize, packed: Packed) -> Result<(), Error> {
-        self.sets[set].store(packed, self.with.1)
+        Ok(self.sets[set].store(packed, self.with.1)?)
     }
 
     /// Waits until everything so far is stored, and good.
@@ -250,7 +284,7 @@ impl<'a, 'j> Packing<'a, 'j> {
 /// Archives that are being built side by side.
 pub(super) struct Set<'a> {
     archives: Vec<Archive<'a>>,
-    buffers: Arc<Buffers>,
+    rooms: Rooms,
 }
 
 impl<'a> Set<'a> {
@@ -259,18 +293,18 @@ impl<'a> Set<'a> {
     pub fn new(
         plans: &[Wish<'a>],
         identify: bool,
-        buffers: &Arc<Buffers>,
+        rooms: &Rooms,
     ) -> Result<(Self, Vec<Item>), Error> {
         let archives = plans.iter().map(|(plan, file, path)| Archive::new(plan, file, path));
-        Ok(Self::of(archives.collect::<Result<Vec<_>, _>>()?, identify, buffers))
+        Ok(Self::of(archives.collect::<Result<Vec<_>, _>>()?, identify, rooms))
     }
 
-    fn of(archives: Vec<Archive<'a>>, identify: bool, buffers: &Arc<Buffers>) -> (Self, Vec<Item>) {
-        let items = items(&archives, identify, buffers);
-        (Self { archives, buffers: Arc::clone(buffers) }, items)
+    fn of(archives: Vec<Archive<'a>>, identify: bool, rooms: &Rooms) -> (Self, Vec<Item>) {
+        let items = items(&archives, identify, rooms);
+        (Self { archives, rooms: rooms.clone() }, items)
     }
 
-    fn store(&mut self, packed: Packed, monitor: &dyn Monitor) -> Result<(), Error> {
+    fn store(&mut self, packed: Packed, monitor: &dyn Monitor) -> Result<(), Fault> {
         let Packed { archive, object, stored, hash, identity } = packed;
         let archive = &mut self.archives[archive];
         let size = archive.objects[object].0.size();
@@ -278,10 +312,7 @@ impl<'a> Set<'a> {
         if archive.writer.is_none() {
             return Ok(());
         }
-        archive.offer(object, &stored, hash)?;
-        if archive.plan.compression() == Compression::None {
-            self.buffers.give_back(stored);
-        }
+        archive.offer(object, stored, hash, &self.rooms)?;
         monitor.advance(size);
         Ok(())
     }
@@ -305,15 +336,8 @@ struct Archive<'a> {
     ordinals: HashMap<blake3::Hash, u32>,
     /// The object whose turn it is.
     next: usize,
-    /// Objects that came before their turn, in the spool.
-    early: BTreeMap<usize, Early>,
-    spool: Option<(File, u64)>,
-}
-
-/// A stored form in the spool.
-struct Early {
-    range: Range<u64>,
-    hash: Option<blake3::Hash>,
+    /// Objects that came before their turn, none of them in memory that others wait for.
+    early: BTreeMap<usize, (Stored, Option<blake3::Hash>)>,
 }
 
 impl<'a> Archive<'a> {
@@ -335,40 +359,26 @@ impl<'a> Archive<'a> {
             ordinals: HashMap::new(),
             next: 0,
             early: BTreeMap::new(),
-            spool: None,
         }
     }
 
     /// Takes an object's stored form: writes it if it is its turn, and then those whose turn it is by
-    /// that; else keeps it in a file without a name beside the archive.
+    /// that; else keeps it.
     fn offer(
         &mut self,
         object: usize,
-        stored: &[u8],
+        stored: Stored,
         hash: Option<blake3::Hash>,
-    ) -> Result<(), Error> {
-        let path = self.path;
-        let cannot = |e| Error::output("cannot keep a code object for its turn in", path, e);
+        rooms: &Rooms,
+    ) -> Result<(), Fault> {
         if object != self.next {
-            if self.spool.is_none() {
-                let dir = path.parent().unwrap_or(Path::new("."));
-                self.spool = Some((tempfile::tempfile_in(dir).map_err(cannot)?, 0));
-            }
-            let (spool, end) = self.spool.as_mut().expect("just made");
-            spool.write_all_at(stored, *end).map_err(cannot)?;
-            let range = *end..*end + stored.len() as u64;
-            *end = range.end;
-            self.early.insert(object, Early { range, hash });
+            self.early.insert(object, (stored.keep(rooms)?, hash));
             return Ok(());
         }
-        self.store(object, stored, hash)?;
+        self.store(object, stored, hash, rooms)?;
         self.next += 1;
-        while let Some(Early { range, hash }) = self.early.remove(&self.next) {
-            let mut stored = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
-            if let Some((spool, _)) = &self.spool {
-                spool.read_exact_at(&mut stored, range.start).map_err(cannot)?;
-            }
-            self.store(self.next, &stored, hash)?;
+        while let Some((stored, hash)) = self.early.remove(&self.next) {
+            self.store(self.next, stored, hash, rooms)?;
             self.next += 1;
         }
         Ok(())
@@ -377,16 +387,31 @@ impl<'a> Archive<'a> {
     fn store(
         &mut self,
         object: usize,
-        stored: &[u8],
+        stored: Stored,
         hash: Option<blake3::Hash>,
-    ) -> Result<(), Error> {
+        rooms: &Rooms,
+    ) -> Result<(), Fault> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let (at, kernels) = &self.objects[object];
         let size = at.size();
         let ordinal = match hash.and_then(|hash| self.ordinals.get(&hash).copied()) {
             Some(ordinal) => ordinal,
-            None => writer.push_frame(stored, size).map_err(|e| failed(self.path, e))?,
+            None => {
+                let pushed = match &stored {
+                    Stored::Not => writer.push_frame(&[], size),
+                    Stored::Frame(frame) => {
+                        writer.push_frame_from(&mut frame.reader(), frame.len(), size)
+                    }
+                    Stored::Held(bytes) => writer.push_frame(bytes, size),
+                    Stored::Of(content, range) => writer.push_frame(&content[range.clone()], size),
+                    Stored::Input(item) => item.read(|stream| writer.push_stored(stream, size))?,
+                };
+                pushed.map_err(|e| failed(self.path, e))?
+            }
         };
+        if let Stored::Held(bytes) = stored {
+            rooms.buffers.give_back(bytes);
+        }
         if let Some(hash) = hash {
             self.ordinals.insert(hash, ordinal);
         }
@@ -415,7 +440,7 @@ impl<'a> Archive<'a> {
 
 fn failed(path: &Path, e: WriteError) -> Error {
     match e {
-        // The writer reads nothing: what it gets is in memory.
+        // What cannot be read of the input is told before.
         WriteError::Io(e) => Error::output("cannot write", path, e),
         e => Error::failed("cannot build the kpack").at(path).because(e),
     }
@@ -423,7 +448,7 @@ fn failed(path: &Path, e: WriteError) -> Error {
 
 /// Cuts the archives' objects into tasks. Bundles come in the order in which the archives' sorted
 /// kernels name them first, so each archive gets its objects in its own order.
-fn items(archives: &[Archive], identify: bool, buffers: &Arc<Buffers>) -> Vec<Item> {
+fn items(archives: &[Archive], identify: bool, rooms: &Rooms) -> Vec<Item> {
     let mut objects: Vec<(&PlannedKernel, &CodeObjectAt, Wanted)> = Vec::new();
     for (archive, built) in archives.iter().enumerate() {
         // Only code objects of one size can be equal, so only those are hashed.
@@ -477,7 +502,7 @@ fn items(archives: &[Archive], identify: bool, buffers: &Arc<Buffers>) -> Vec<It
             Some(item) => items[item].wanted.push(wanted),
             None => items.push(Item {
                 number: 0,
-                buffers: Arc::clone(buffers),
+                rooms: rooms.clone(),
                 input: Arc::clone(&at.input),
                 bundle: Arc::clone(&at.bundle),
                 wanted: vec![wanted],

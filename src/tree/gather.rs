@@ -26,7 +26,6 @@ use super::{Entry, KpackPlan, Source};
 use crate::elf::Piece;
 use crate::error::Error;
 use crate::jobs::Jobs;
-use crate::kpack::writer::STREAM_OVER;
 use crate::progress::Monitor;
 use crate::read_at::ReadAt;
 
@@ -55,10 +54,10 @@ pub(crate) struct Gather<'a> {
 }
 
 /// Memory that code objects may take while they stream by. In a sound file one comes after the other.
-const HELD_MAX: u64 = 4 * STREAM_OVER;
+const HELD_MAX: u64 = 4 * HOLD_UP_TO;
 
 /// Larger code objects and bundles are not held: they are taken as they come.
-const HOLD_UP_TO: u64 = STREAM_OVER;
+const HOLD_UP_TO: u64 = 16 << 20;
 
 impl<'a> Gather<'a> {
     /// Wants a file: a source that is a member of the archive, or pieces of one.
@@ -114,7 +113,8 @@ impl<'a> Gather<'a> {
         }
         let mut sets = Vec::new();
         let mut items: BTreeMap<(u64, u64), Vec<(usize, Item)>> = BTreeMap::new();
-        let (mut expected, buffers) = (0, build::buffers());
+        let beside: Vec<_> = self.sets.iter().flatten().copied().collect();
+        let (mut expected, rooms) = (0, build::rooms(&beside, jobs));
         let mut missing = Vec::new();
         for plans in &self.sets {
             let of_set = match jobs.cache() {
@@ -126,7 +126,7 @@ impl<'a> Gather<'a> {
                 None => plans.clone(),
             };
             missing.extend(of_set);
-            let (set, of_set) = Set::new(&wanted, false, &buffers)?;
+            let (set, of_set) = Set::new(&wanted, false, &rooms)?;
             expected += of_set.len();
             for item in of_set {
                 let range = item.range();
@@ -328,7 +328,7 @@ impl Passing<'_, '_> {
                     .hint("the file is damaged; unpacked, as a directory, it can be split"));
                 }
                 let size = usize::try_from(size).unwrap_or_default();
-                let buffer = items.first().map(|(_, item)| item.buffers.take(size));
+                let buffer = items.first().map(|(_, item)| item.rooms.buffers.take(size));
                 let mut buffer = buffer.unwrap_or_default();
                 buffer.clear();
                 *held = Held::Here(buffer);

@@ -4,6 +4,7 @@
 //! an entry is an entry itself.
 
 mod cached;
+mod frames;
 mod gather;
 mod input;
 mod keep;

@@ -5,14 +5,17 @@
 //! soon as it is whole. So one bundle keeps all cores busy, however large it is, and memory depends on
 //! its code objects, not on the bundle. A smaller one the driver decompresses into memory in one go: its
 //! code objects are compressed from there, and its hash is checked later, together with others'.
+//!
+//! What is stored as it is in the input waits for its turn there, and not in memory.
 
 use std::cell::RefCell;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, bounded};
 
+use super::frames::{Frame, FrameWriter, Frames};
 use super::input::InputFile;
 use super::keep::Part;
 use crate::buffers::Buffers;
@@ -23,6 +26,7 @@ use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
 use crate::fatbin::content::{self, Content};
 use crate::kpack::writer::{Compression, FrameCompressor, STREAM_OVER};
 use crate::read_at::ReadAt;
+use crate::streams;
 use crate::target::TargetId;
 
 /// A code object that one archive wants.
@@ -47,14 +51,18 @@ pub(super) struct How {
 }
 
 impl Wanted {
+    /// Whether it is to be stored as it is.
+    fn is_stored(&self) -> bool {
+        self.how.pack && self.how.compression == Compression::None
+    }
+
     /// Bytes that a code object of this size holds in memory while it is packed from a stream, and
     /// until it is written.
     fn streamed_cost(&self, size: u64) -> u64 {
         match self.how.compression {
             Compression::None => size,
-            // Input and frame; a large one is streamed, and its frame rarely passes half its size.
-            Compression::Zstd { .. } if size <= STREAM_OVER => size.saturating_mul(3) / 2,
-            Compression::Zstd { .. } => size / 2,
+            // Input and frame; a larger one is streamed, and takes no more.
+            Compression::Zstd { .. } => size.min(STREAM_OVER).saturating_mul(3) / 2,
         }
     }
 
@@ -67,12 +75,19 @@ impl Wanted {
     }
 }
 
+/// Memory for code objects.
+#[derive(Clone)]
+pub(super) struct Rooms {
+    pub buffers: Arc<Buffers>,
+    pub frames: Arc<Frames>,
+}
+
 /// What is read in one go: an entry of a plain bundle, or all wanted ones of a compressed bundle.
 #[derive(Clone)]
 pub(super) struct Item {
     /// Its number among all items: of several faults the first item's is told.
     pub number: usize,
-    pub buffers: Arc<Buffers>,
+    pub rooms: Rooms,
     pub input: Arc<InputFile>,
     pub bundle: Arc<Bundle>,
     pub wanted: Vec<Wanted>,
@@ -82,10 +97,45 @@ pub(super) struct Item {
 pub(super) struct Packed {
     pub archive: usize,
     pub object: usize,
-    pub stored: Vec<u8>,
+    pub stored: Stored,
     pub hash: Option<blake3::Hash>,
     /// Digest of the code object as it is in the input, where that is wanted.
     pub identity: Option<blake3::Hash>,
+}
+
+/// Where the bytes are that are to be stored.
+pub(super) enum Stored {
+    /// It is not to be packed.
+    Not,
+    /// A frame, or the code object as it came by.
+    Frame(Frame),
+    /// The code object, in memory; the buffer can be used again.
+    Held(Vec<u8>),
+    /// The code object, in a bundle that is in memory.
+    Of(Arc<Content>, Range<usize>),
+    /// The code object, in the plain bundle of this item.
+    Input(Box<Item>),
+}
+
+impl Stored {
+    /// The same where it has to wait for others: no memory but that of `frames` is held meanwhile.
+    pub fn keep(self, rooms: &Rooms) -> Result<Self, Error> {
+        let keep = |bytes: &[u8]| {
+            let mut writer = rooms.frames.begin(false);
+            writer.write_all(bytes).map_err(|e| writer.failed().unwrap_or(e))?;
+            writer.finish()
+        };
+        let kept = match &self {
+            Self::Held(bytes) => keep(bytes),
+            Self::Of(content, range) => keep(&content[range.clone()]),
+            Self::Not | Self::Frame(_) | Self::Input(_) => return Ok(self),
+        };
+        let (frame, _) = kept.map_err(|e| rooms.frames.cannot_keep(e))?;
+        if let Self::Held(bytes) = self {
+            rooms.buffers.give_back(bytes);
+        }
+        Ok(Self::Frame(frame))
+    }
 }
 
 /// Why a code object cannot be packed or stored.
@@ -154,6 +204,8 @@ impl Item {
     pub fn task(self, part: Option<Part<Arc<Vec<u8>>>>) -> Task {
         let size = self.bundle.entries[self.wanted[0].entry].size;
         let (bytes, cost) = match part {
+            // It is read when it is stored.
+            None if self.wanted[0].how.compression == Compression::None => (Bytes::Input, 0),
             None => (Bytes::Input, self.wanted[0].streamed_cost(size)),
             Some(part) => (Bytes::Part(part), self.wanted[0].held_cost(size)),
         };
@@ -162,7 +214,17 @@ impl Item {
 
     /// The content of a compressed bundle that takes at most `most` bytes, as [`Content::read`].
     pub fn content(&self, file: &dyn ReadAt, most: u64) -> Option<Content> {
-        Content::read(&self.bundle, file, most, &self.buffers)
+        Content::read(&self.bundle, file, most, &self.rooms.buffers)
+    }
+
+    /// About the bytes that [`Self::content`] will take.
+    pub fn content_size(&self, most: u64) -> u64 {
+        match &self.bundle.form {
+            Form::Compressed(header) if header.uncompressed_size <= most => {
+                header.uncompressed_size
+            }
+            _ => 0,
+        }
     }
 
     /// Hands each wanted code object of a bundle that is in memory to `push`, as a task of its own.
@@ -186,7 +248,7 @@ impl Item {
     fn only(&self, wanted: &Wanted) -> Self {
         Self {
             number: self.number,
-            buffers: Arc::clone(&self.buffers),
+            rooms: self.rooms.clone(),
             input: Arc::clone(&self.input),
             bundle: Arc::clone(&self.bundle),
             wanted: vec![wanted.clone()],
@@ -211,7 +273,7 @@ impl Item {
             if let Ok(size) = usize::try_from(entry.size)
                 && cost <= most
             {
-                let mut bytes = self.buffers.take(size);
+                let mut bytes = self.rooms.buffers.take(size);
                 bytes.resize(size, 0);
                 stream.read_exact(&mut bytes).map_err(fail)?;
                 let task = Task { item, bytes: Bytes::Held(bytes), cost };
@@ -303,15 +365,39 @@ impl Item {
     /// Checks and compresses one code object.
     fn pack_one(&self, wanted: &Wanted, from: Origin) -> Result<Packed, Fault> {
         let size = self.bundle.entries[wanted.entry].size;
-        let failed = |message: &str| {
-            let Wanted { entry, .. } = wanted;
-            Error::failed(format!(
-                "the bundle at {:#x}, entry {entry}: {message}",
-                self.bundle.offset
-            ))
+        let hashed = wanted.hashed && wanted.how.pack;
+        let made = make(wanted.how, hashed, from, size, self).map_err(|e| match e {
+            Cannot::Read(e) => self.unreadable(wanted.entry, e),
+            Cannot::Keep(e) => self.rooms.frames.cannot_keep(e).into(),
+        })?;
+        self.packed(wanted, made)
+    }
+
+    /// Checks the one code object of a plain bundle, which is to be stored as it is: then it can stay in
+    /// the input until it is.
+    fn pack_input(self) -> Result<Packed, Fault> {
+        let wanted = &self.wanted[0];
+        let digest = wanted.how.identify || wanted.hashed;
+        let read = |stream: &mut dyn Read| -> io::Result<_> {
+            let mut seen = Seen::new(stream, digest);
+            if digest {
+                streams::pieces(&mut seen, &mut vec![0; SENT], |_| Ok(()))?;
+            } else {
+                streams::fill(&mut seen, &mut [0; HEAD])?;
+            }
+            Ok(seen.end())
         };
-        let Stored { stored, head, identity } = store(wanted.how, from, size, &self.buffers)
-            .map_err(|e| self.fault(failed("cannot read the code object").because(e)))?;
+        let (head, digest) = self.read(read)?.map_err(|e| self.unreadable(wanted.entry, e))?;
+        let hash = digest.filter(|_| wanted.hashed);
+        let identity = digest.filter(|_| wanted.how.identify);
+        let stored = Stored::Input(Box::new(self.clone()));
+        self.packed(wanted, Made { stored, hash, head, identity })
+    }
+
+    /// A code object that is for the archive's ISA.
+    fn packed(&self, wanted: &Wanted, made: Made) -> Result<Packed, Fault> {
+        let failed = |message: &str| self.failed(wanted.entry, message);
+        let Made { stored, hash, head, identity } = made;
         let header = CodeObjectHeader::parse(&head)
             .map_err(|e| self.fault(failed("is no code object").because(e)))?;
         if let (IsaCheck::Other, Some(found)) = (header.check(&wanted.isa), &header.target) {
@@ -320,13 +406,48 @@ impl Item {
                 wanted.isa
             ))));
         }
-        Ok(Packed {
-            archive: wanted.archive,
-            object: wanted.object,
-            // Equal code objects make equal frames, which are smaller to hash.
-            hash: (wanted.hashed && wanted.how.pack).then(|| blake3::hash(&stored)),
-            stored,
-            identity,
+        Ok(Packed { archive: wanted.archive, object: wanted.object, hash, stored, identity })
+    }
+}
+
+impl Item {
+    fn failed(&self, entry: usize, message: &str) -> Error {
+        let offset = self.bundle.offset;
+        Error::failed(format!("the bundle at {offset:#x}, entry {entry}: {message}"))
+    }
+
+    fn unreadable(&self, entry: usize, e: io::Error) -> Fault {
+        self.fault(self.failed(entry, "cannot read the code object").because(e))
+    }
+
+    /// What became of reading the code object of its plain bundle: see [`Stored::Input`].
+    pub fn read<T>(&self, read: impl FnOnce(&mut dyn Read) -> T) -> Result<T, Fault> {
+        let cannot = |e| Error::io("cannot read", self.input.path(), e);
+        let file = self.input.open().map_err(cannot)?;
+        let entry = self.wanted[0].entry;
+        let stream = self.bundle.open_entry(&file, &self.bundle.entries[entry]);
+        let stream = stream.map_err(|e| self.damage(e))?;
+        let mut stream = Told { stream, failed: None };
+        let done = read(&mut stream);
+        match stream.failed {
+            Some(e) => Err(self.unreadable(entry, e)),
+            None => Ok(done),
+        }
+    }
+}
+
+/// A stream that keeps why it could not be read.
+struct Told<R> {
+    stream: R,
+    failed: Option<io::Error>,
+}
+
+impl<R: Read> Read for Told<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buf).map_err(|e| {
+            let error = e.kind().into();
+            self.failed = Some(e);
+            error
         })
     }
 }
@@ -368,6 +489,7 @@ impl Task {
     pub fn run(self) -> Result<Packed, Fault> {
         let Self { item, bytes, .. } = self;
         match bytes {
+            Bytes::Input if item.wanted[0].is_stored() => item.pack_input(),
             Bytes::Input => {
                 let cannot = |e| Error::io("cannot read", item.input.path(), e);
                 let file = item.input.open().map_err(cannot)?;
@@ -389,9 +511,10 @@ impl Task {
             Bytes::Of(content) => {
                 let BundleEntry { offset, size, .. } = item.bundle.entries[item.wanted[0].entry];
                 let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok());
-                let range = range.and_then(|(at, size)| content.get(at..)?.get(..size));
-                let bytes = range.expect("a bundle's entries are in what its header claims");
-                let packed = item.pack_one(&item.wanted[0], Origin::Slice(bytes));
+                let range = range.map(|(at, size)| at..at.saturating_add(size));
+                let range = range.filter(|range| range.end <= content.len());
+                let range = range.expect("a bundle's entries are in what its header claims");
+                let packed = item.pack_one(&item.wanted[0], Origin::Of(&content, range));
                 // A damaged bundle explains whatever is wrong with the code objects in it.
                 packed.map_err(|fault| item.check(&content).err().unwrap_or(fault))
             }
@@ -407,79 +530,115 @@ impl Task {
 enum Origin<'a> {
     Stream(&'a mut dyn Read),
     Held(Vec<u8>),
-    Slice(&'a [u8]),
+    Of(&'a Arc<Content>, Range<usize>),
 }
 
-/// What [`store`] makes of a code object.
-struct Stored {
-    /// The stored form; empty where it is not to be packed.
-    stored: Vec<u8>,
+/// What [`make`] makes of a code object.
+struct Made {
+    stored: Stored,
+    /// The digest of what is stored, where it is wanted. Equal code objects make equal frames, which are
+    /// smaller to hash.
+    hash: Option<blake3::Hash>,
     /// The first bytes.
     head: Vec<u8>,
-    /// The digest, where it is wanted.
+    /// The digest of the code object, where it is wanted.
     identity: Option<blake3::Hash>,
 }
 
-/// The stored form of a code object.
-fn store(how: How, from: Origin, size: u64, buffers: &Buffers) -> io::Result<Stored> {
-    let of = |bytes: &[u8]| {
+/// Why [`make`] cannot.
+enum Cannot {
+    Read(io::Error),
+    Keep(io::Error),
+}
+
+/// The stored form of a code object of an item.
+fn make(how: How, hashed: bool, from: Origin, size: u64, item: &Item) -> Result<Made, Cannot> {
+    let (identify, frames) = (how.identify, &item.rooms.frames);
+    // The digest of the code object serves for both where it is stored as it is.
+    let seen = |bytes: &[u8], digest: bool| {
         let head = bytes[..bytes.len().min(HEAD)].to_vec();
-        (head, how.identify.then(|| blake3::hash(bytes)))
+        (head, digest.then(|| blake3::hash(bytes)))
     };
-    let (stored, (head, identity)) = match (how.pack.then_some(how.compression), from) {
-        (None, Origin::Held(bytes)) => {
-            let of = of(&bytes);
-            buffers.give_back(bytes);
-            (Vec::new(), of)
+    let as_it_is = |stored, (head, digest): (Vec<u8>, Option<blake3::Hash>)| {
+        let (hash, identity) = (digest.filter(|_| hashed), digest.filter(|_| identify));
+        Made { stored, hash, head, identity }
+    };
+    let frame = |write: &mut dyn FnMut(&mut FrameWriter) -> io::Result<()>| {
+        let mut writer = frames.begin(hashed);
+        if let Err(e) = write(&mut writer) {
+            return Err(writer.failed().map_or(Cannot::Read(e), Cannot::Keep));
         }
-        (None, Origin::Slice(bytes)) => (Vec::new(), of(bytes)),
+        writer.finish().map_err(Cannot::Keep)
+    };
+    let framed = |(frame, hash), (head, identity)| Made {
+        stored: Stored::Frame(frame),
+        hash,
+        head,
+        identity,
+    };
+    let short = || Cannot::Read(io::ErrorKind::UnexpectedEof.into());
+    Ok(match (how.pack.then_some(how.compression), from) {
+        (None, Origin::Held(bytes)) => {
+            let seen = seen(&bytes, identify);
+            item.rooms.buffers.give_back(bytes);
+            as_it_is(Stored::Not, seen)
+        }
+        (None, Origin::Of(content, range)) => {
+            as_it_is(Stored::Not, seen(&content[range], identify))
+        }
         (None, Origin::Stream(stream)) => {
-            let mut seen = Seen::new(stream, how.identify);
-            if io::copy(&mut seen, &mut io::sink())? != size {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            let mut seen = Seen::new(stream, identify);
+            if io::copy(&mut seen, &mut io::sink()).map_err(Cannot::Read)? != size {
+                return Err(short());
             }
-            (Vec::new(), seen.end())
+            as_it_is(Stored::Not, seen.end())
         }
         (Some(Compression::None), Origin::Held(bytes)) => {
-            let of = of(&bytes);
-            (bytes, of)
+            let seen = seen(&bytes, identify || hashed);
+            as_it_is(Stored::Held(bytes), seen)
         }
-        (Some(Compression::None), Origin::Slice(bytes)) => {
-            let mut stored = buffers.take(bytes.len());
-            stored.clear();
-            stored.extend_from_slice(bytes);
-            (stored, of(bytes))
-        }
-        (Some(Compression::Zstd { level }), Origin::Slice(bytes)) => {
-            (with_compressor(level, |compressor| compressor.compress_held(bytes))?, of(bytes))
+        (Some(Compression::None), Origin::Of(content, range)) => {
+            let seen = seen(&content[range.clone()], identify || hashed);
+            as_it_is(Stored::Of(Arc::clone(content), range), seen)
         }
         (Some(Compression::None), Origin::Stream(stream)) => {
-            let mut stored = buffers.take(usize::try_from(size).map_err(io::Error::other)?);
-            stored.clear();
-            stream.read_to_end(&mut stored)?;
-            let of = of(&stored);
-            (stored, of)
+            let mut seen = Seen::new(stream, identify);
+            let kept = frame(&mut |writer| io::copy(&mut seen, writer).map(drop))?;
+            if kept.0.len() != size {
+                return Err(short());
+            }
+            framed(kept, seen.end())
+        }
+        (Some(Compression::Zstd { level }), Origin::Of(content, range)) => {
+            let bytes = &content[range];
+            let kept = frame(&mut |writer| {
+                with_compressor(level, |compressor| compressor.compress_held_to(bytes, writer))
+            })?;
+            framed(kept, seen(bytes, identify))
         }
         (Some(Compression::Zstd { level }), Origin::Held(bytes)) => {
-            let frame = with_compressor(level, |compressor| compressor.compress_held(&bytes))?;
-            let of = of(&bytes);
-            buffers.give_back(bytes);
-            (frame, of)
+            let kept = frame(&mut |writer| {
+                with_compressor(level, |compressor| compressor.compress_held_to(&bytes, writer))
+            })?;
+            let seen = seen(&bytes, identify);
+            item.rooms.buffers.give_back(bytes);
+            framed(kept, seen)
         }
         (Some(Compression::Zstd { level }), Origin::Stream(stream)) => {
-            let mut seen = Seen::new(stream, how.identify);
-            let frame = with_compressor(level, |compressor| compressor.compress(&mut seen, size))?;
-            (frame, seen.end())
+            let mut seen = Seen::new(stream, identify);
+            let kept = frame(&mut |writer| {
+                with_compressor(level, |compressor| compressor.compress_to(&mut seen, size, writer))
+            })?;
+            framed(kept, seen.end())
         }
-    };
-    Ok(Stored { stored, head, identity })
+    })
 }
 
 /// Lends this thread's compressor for the level.
 fn with_compressor(
     level: i32,
-    compress: impl FnOnce(&mut FrameCompressor) -> io::Result<Vec<u8>>,
-) -> io::Result<Vec<u8>> {
+    compress: impl FnOnce(&mut FrameCompressor) -> io::Result<()>,
+) -> io::Result<()> {
     thread_local! {
         static COMPRESSOR: RefCell<Option<(i32, FrameCompressor)>> = const { RefCell::new(None) };
     }
