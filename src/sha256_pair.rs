@@ -240,7 +240,7 @@ mod tests {
     use sha2::Digest;
 
     fn bytes(len: usize) -> Vec<u8> {
-        (0..len).map(|i| (i * i % 251 + i / 300) as u8).collect()
+        (0..len).map(|i| (i * i % 251 + i / 300).to_le_bytes()[0]).collect()
     }
 
     fn expected(bytes: &[u8]) -> [u8; 32] {

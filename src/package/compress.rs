@@ -2,7 +2,7 @@
 //! threads.
 //!
 //! dpkg reads one frame or stream and nothing after it, so threads work inside the frame: on blocks of it
-//! ([`super::frame`]), or, with a long window or xz, in zstd's and liblzma's own multi-threaded encoders, also for one
+//! (module `frame`), or, with a long window or xz, in zstd's and liblzma's own multi-threaded encoders, also for one
 //! thread, since they cut the input at places that do not depend on the number of workers.
 
 use std::fmt;

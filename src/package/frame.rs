@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(pieces(20 * MIB + 1), (3, 6_990_507));
         for level in [3, 10, 19] {
             let largest = job(level) + job(level) / 2 - 1;
-            assert!(Cut::new(largest, level, false).piece as usize <= most(level));
+            assert!(Cut::new(largest, level, false).piece <= most(level) as u64);
         }
     }
 }

@@ -316,9 +316,8 @@ impl<'a> Give<'a> {
 
     /// Gives all blocks of pieces whose last was handed on.
     pub(super) fn settle(&mut self, take: Sink<'_>) -> Result<()> {
-        match &mut self.pieces {
-            Some(pieces) => while pieces.give(take)? {},
-            None => {}
+        if let Some(pieces) = &mut self.pieces {
+            while pieces.give(take)? {}
         }
         Ok(())
     }
