@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::record::{Dependency, FileKind, KINDS, Record, is_primary};
 use super::xml::{attribute, element, text};
 use crate::error::{Error, Result};
+use crate::jobs::Jobs;
 use crate::repo::brief::{Brief, Package};
 use crate::repo::hex;
 use crate::repo::pieces::{self, Block, Kept, Packing, Stream, Unpacker};
@@ -91,14 +92,16 @@ pub(super) struct Document {
     pub(super) blocks: Vec<Block>,
 }
 
-/// Writes a document of packages. Pieces that are kept are copied.
+/// Writes a document of packages. Pieces that are kept are copied; of the others several are made at a time, before they are needed.
 pub(super) fn document(
     kind: Kind,
     packages: &[&Package],
     compression: Compression,
     kept: &Kept<'_>,
+    jobs: &Jobs,
 ) -> Result<Document> {
-    let mut writer = Writer::new(compression.packing(), kind, kept);
+    let packing = compression.packing();
+    let mut writer = Writer::new(packing, kind);
     let root = match kind {
         Kind::Primary => "metadata",
         Kind::Filelists => "filelists",
@@ -115,18 +118,65 @@ pub(super) fn document(
     text.extend_from_slice(b">\n");
     // The number of packages changes with every one.
     writer.frame(&text)?;
-    for run in pieces::runs(packages.iter().map(|one| (&one.part.id, kind.size(&one.part)))) {
-        writer.piece(&packages[run])?;
+    let runs = pieces::runs(packages.iter().map(|one| (&one.part.id, kind.size(&one.part))));
+    let keyed: Vec<(pieces::Key, &[&Package])> = runs
+        .into_iter()
+        .map(|run| {
+            let digests = packages[run.clone()].iter().map(|package| &package.part.id);
+            (pieces::key(packing, kind.name(), digests), &packages[run])
+        })
+        .collect();
+    let missing: Vec<_> = keyed.iter().filter(|(key, _)| kept.get(key).is_none()).collect();
+    let mut batches = missing.chunks(jobs.threads() * AT_A_TIME);
+    let mut made = Vec::new().into_iter();
+    for (key, _) in &keyed {
+        if let Some(block) = kept.get(key) {
+            writer.kept(block)?;
+            continue;
+        }
+        let (block, text) = match made.next() {
+            Some(piece) => piece,
+            None => {
+                let batch = batches.next().unwrap_or_default();
+                made = jobs
+                    .drive(batch, |(key, packages)| piece(packing, kind, *key, packages))
+                    .into_iter();
+                made.next().expect("it is missing, so it is in a batch")
+            }
+        }?;
+        writer.append(&block, &text);
+        writer.blocks.push(block);
     }
     writer.frame(format!("</{root}>\n").as_bytes())?;
     Ok(writer.finish())
 }
 
-/// A document under way, of which a piece is in memory as text.
-struct Writer<'a> {
+/// So many pieces for each thread are made before they are appended, and in memory as text.
+const AT_A_TIME: usize = 4;
+
+/// A piece, and its text.
+fn piece(
     packing: Packing,
     kind: Kind,
-    kept: &'a Kept<'a>,
+    key: pieces::Key,
+    packages: &[&Package],
+) -> Result<(Block, Vec<u8>)> {
+    let mut text = Vec::new();
+    for package in packages {
+        let Part::Rpm(record) = package.part.part()? else { continue };
+        match kind {
+            Kind::Primary => primary(&mut text, package, record),
+            Kind::Filelists => filelists(&mut text, package, record),
+            Kind::Other => other(&mut text, package, record),
+        }
+    }
+    Ok((pieces::block(packing, key, &text).map_err(cannot)?, text))
+}
+
+/// A document under way.
+struct Writer {
+    packing: Packing,
+    kind: Kind,
     unpacker: Unpacker,
     stream: Stream,
     blocks: Vec<Block>,
@@ -134,50 +184,35 @@ struct Writer<'a> {
     size: u64,
 }
 
-impl<'a> Writer<'a> {
-    fn new(packing: Packing, kind: Kind, kept: &'a Kept<'a>) -> Self {
+impl Writer {
+    fn new(packing: Packing, kind: Kind) -> Self {
         let (stream, unpacker) = (Stream::new(packing), Unpacker::default());
         let (sha256, blocks) = (Sha256::new(), Vec::new());
-        Self { packing, kind, kept, unpacker, stream, blocks, sha256, size: 0 }
+        Self { packing, kind, unpacker, stream, blocks, sha256, size: 0 }
     }
 
-    /// Appends a piece.
-    fn piece(&mut self, packages: &[&Package]) -> Result<()> {
-        let digests = packages.iter().map(|package| &package.part.id);
-        let key = pieces::key(self.packing, self.kind.name(), digests);
-        if let Some(block) = self.kept.get(&key) {
-            let text = self.unpacker.unpack(self.packing, block).map_err(cannot)?;
-            self.sha256.update(text);
-            self.size += text.len() as u64;
-            self.stream.push(block, text);
-            self.blocks.push(block.clone());
-            return Ok(());
-        }
-        let mut text = Vec::new();
-        for package in packages {
-            let Part::Rpm(record) = package.part.part()? else { continue };
-            match self.kind {
-                Kind::Primary => primary(&mut text, package, record),
-                Kind::Filelists => filelists(&mut text, package, record),
-                Kind::Other => other(&mut text, package, record),
-            }
-        }
-        let block = self.append(key, &text)?;
-        self.blocks.push(block);
+    /// Appends a piece that is kept.
+    fn kept(&mut self, block: &Block) -> Result<()> {
+        let text = self.unpacker.unpack(self.packing, block).map_err(cannot)?;
+        self.sha256.update(text);
+        self.size += text.len() as u64;
+        self.stream.push(block, text);
+        self.blocks.push(block.clone());
         Ok(())
     }
 
     /// Appends the beginning or the end, which is not kept.
     fn frame(&mut self, text: &[u8]) -> Result<()> {
-        self.append(pieces::Key::default(), text).map(drop)
+        let block = pieces::block(self.packing, pieces::Key::default(), text).map_err(cannot)?;
+        self.append(&block, text);
+        Ok(())
     }
 
-    fn append(&mut self, key: pieces::Key, text: &[u8]) -> Result<Block> {
-        let block = pieces::block(self.packing, key, text).map_err(cannot)?;
+    /// Appends a block of this text.
+    fn append(&mut self, block: &Block, text: &[u8]) {
         self.sha256.update(text);
         self.size += text.len() as u64;
-        self.stream.push(&block, text);
-        Ok(block)
+        self.stream.push(block, text);
     }
 
     fn finish(self) -> Document {

@@ -60,7 +60,7 @@ pub fn indices(
     let made = jobs.drive_longest_first(
         &Kind::ALL,
         |kind| kind.size_of(packages),
-        |kind| metadata::document(*kind, packages, compression, kept),
+        |kind| metadata::document(*kind, packages, compression, kept, jobs),
     );
     let documents = made.into_iter().collect::<Result<Vec<Document>>>()?;
     let repodata = |name: &str| format!("{}/repodata/{name}", root(Format::Rpm));
