@@ -234,3 +234,77 @@ impl Blocks {
         Ok(Some(blocks))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text in which some comes again.
+    fn text(seed: u64) -> Vec<u8> {
+        let mut state = seed;
+        let mut bytes = Vec::new();
+        while bytes.len() < 150_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+            let from = (state >> 40) as usize % (bytes.len() + 1);
+            let to = (from + (state >> 58) as usize).min(bytes.len());
+            bytes.extend_from_within(from..to);
+            bytes.extend_from_slice(&state.to_le_bytes()[5..]);
+        }
+        bytes
+    }
+
+    fn frame(level: i32, blocks: &[Vec<u8>]) -> Vec<u8> {
+        let start = [&MAGIC[..], &[0, window_byte(window_log(level))]].concat();
+        [start, blocks.concat(), END.to_vec()].concat()
+    }
+
+    #[test]
+    fn blocks_follow_from_their_text_whatever_an_encoder_had_before() {
+        let texts: Vec<Vec<u8>> = (1..=12).map(text).collect();
+        let effort = |nth| if nth % 5 == 3 { Effort::Little } else { Effort::Full };
+        for level in [1, 3, 6, 10, 19] {
+            let made: Vec<Vec<Vec<u8>>> = [1, 2, 5]
+                .map(|threads| {
+                    let mut blocks = Blocks::new(level, 1 << 20, threads);
+                    let mut made = Vec::new();
+                    for (nth, text) in texts.iter().enumerate() {
+                        while blocks.is_full() {
+                            made.extend(blocks.take().unwrap());
+                        }
+                        text.chunks(70_000)
+                            .for_each(|part| blocks.feed(part, false, effort(nth)).unwrap());
+                        blocks.feed(&[], true, effort(nth)).unwrap();
+                    }
+                    while let Some(last) = blocks.take().unwrap() {
+                        made.push(last);
+                    }
+                    made
+                })
+                .into();
+            let alone: Vec<Vec<u8>> = texts
+                .iter()
+                .enumerate()
+                .map(|(nth, text)| {
+                    let mut blocks = Blocks::new(level, 1 << 20, 1);
+                    blocks.feed(text, true, effort(nth)).unwrap();
+                    blocks.take().unwrap().unwrap()
+                })
+                .collect();
+            assert!(made.iter().all(|made| *made == alone), "level {level}");
+            assert!(zstd::decode_all(&frame(level, &alone)[..]).unwrap() == texts.concat());
+            // In another order they are as good.
+            let backwards: Vec<Vec<u8>> = alone.into_iter().rev().collect();
+            let expected: Vec<u8> = texts.iter().rev().flatten().copied().collect();
+            assert!(zstd::decode_all(&frame(level, &backwards)[..]).unwrap() == expected);
+        }
+    }
+
+    #[test]
+    fn text_stands_as_it_is_in_raw_blocks() {
+        let text = text(7);
+        let mut blocks = Vec::new();
+        raw(&text, &mut blocks);
+        assert_eq!(blocks.len(), text.len() + 2 * 3); // two blocks
+        assert!(zstd::decode_all(&frame(3, &[blocks])[..]).unwrap() == text);
+    }
+}
