@@ -51,6 +51,27 @@ fn the_same_package_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_file_that_lost_its_end_is_an_error_however_many_threads_there_are() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut package = sample("short", Kind::Plain);
+    let source = sparse(temp.path(), 40 << 20, b"begin");
+    package.tree.insert(path("opt/large"), Entry::file(0o644, None, source)).unwrap();
+    file(&mut package.tree, "opt/z", 0o644, "z");
+    let at = temp.path().read_dir().unwrap().next().unwrap().unwrap().path();
+    fs::File::options().write(true).open(at).unwrap().set_len(20 << 20).unwrap();
+    for format in [Format::Deb, Format::Rpm] {
+        for threads in [1, 5] {
+            let mut out = tempfile::tempfile().unwrap();
+            let (templates, options) = (Templates::built_in(), options(ZSTD, threads));
+            let errors = package::write(&package, format, &templates, &options, &mut out, &Silent)
+                .unwrap_err();
+            let error = errors.iter().next().unwrap().to_string();
+            assert!(error.contains("cannot read"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn architecture_independent_packages() {
     let temp = tempfile::tempdir().unwrap();
     let mut package = sample("rocblas-dev", Kind::Plain);

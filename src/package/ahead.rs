@@ -30,6 +30,13 @@ pub(super) enum Piece<'c> {
     Blocks(Arc<Vec<u8>>),
 }
 
+/// What comes next of a file.
+pub(super) enum Step {
+    Chunk(Vec<u8>),
+    /// Its MD5.
+    End([u8; 16]),
+}
+
 /// Files that are read in order, and the window.
 pub(super) struct Ahead<'a> {
     to_come: VecDeque<Content<'a>>,
@@ -105,6 +112,33 @@ impl<'a> Ahead<'a> {
             None => false,
         };
         loop {
+            let chunk = match self.step(&mut rest)? {
+                Step::Chunk(chunk) => chunk,
+                Step::End(md5) => return Ok(md5),
+            };
+            match self.give.as_mut().filter(|_| handed_on) {
+                None => {
+                    take(Piece::Content { bytes: &chunk, shared: false })?;
+                    self.give_back(chunk);
+                }
+                Some(give) => {
+                    let chunk = give.chunk(chunk, &mut take)?;
+                    take(Piece::Content { bytes: &chunk, shared: give.shares_blocks() })?;
+                    give.done(chunk);
+                }
+            }
+        }
+    }
+
+    /// Whether there is another file.
+    pub(super) fn has_next(&mut self) -> Result<bool> {
+        self.fill()?;
+        Ok(!self.window.is_empty())
+    }
+
+    /// The next chunk of the next file, or its end. `rest` is empty before its first chunk, and keeps what is not in the digest yet.
+    pub(super) fn step(&mut self, rest: &mut Vec<u8>) -> Result<Step> {
+        loop {
             self.fill()?;
             let file = self.window.front_mut().expect("it is there until its end");
             if file.first_is_done() {
@@ -113,25 +147,20 @@ impl<'a> Ahead<'a> {
                 let end = chunk.len() - chunk.len() % BLOCK;
                 rest.extend_from_slice(&chunk[end..]);
                 self.held -= 1;
-                match self.give.as_mut().filter(|_| handed_on) {
-                    None => {
-                        take(Piece::Content { bytes: &chunk, shared: false })?;
-                        self.spare.push(chunk);
-                    }
-                    Some(give) => {
-                        let chunk = give.chunk(chunk, &mut take)?;
-                        take(Piece::Content { bytes: &chunk, shared: give.shares_blocks() })?;
-                        give.done(chunk);
-                    }
-                }
-            } else if file.chunks.is_empty() && file.whole {
-                let digest = file.digest.clone().finish(file.size, &rest);
-                self.window.pop_front();
-                return Ok(digest);
-            } else {
-                self.digest();
+                return Ok(Step::Chunk(chunk));
             }
+            if file.chunks.is_empty() && file.whole {
+                let digest = file.digest.clone().finish(file.size, rest);
+                self.window.pop_front();
+                return Ok(Step::End(digest));
+            }
+            self.digest();
         }
+    }
+
+    /// Takes a chunk back, whose memory is used again.
+    pub(super) fn give_back(&mut self, chunk: Vec<u8>) {
+        self.spare.push(chunk);
     }
 
     /// Gives what is still to come of the files before: to be called behind the last.

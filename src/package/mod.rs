@@ -7,6 +7,7 @@
 //! once; [`read`] reads them back. The same package gives the same bytes, whatever the number of threads.
 
 mod ahead;
+mod beside;
 mod cached;
 mod capabilities;
 pub mod compat;

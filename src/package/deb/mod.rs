@@ -13,10 +13,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::thread;
 
 use sha2::{Digest, Sha256};
 
 use super::ahead::{Ahead, Content, Piece};
+use super::beside::Contents;
 use super::compress::{Compression, Encoder};
 use super::files::{self, Member, MemberKind};
 use super::render::{self, Templates};
@@ -95,8 +97,20 @@ impl<'a> Plan<'a> {
         let mut spool = tempfile::tempfile_in(&options.spool_dir)
             .map_err(|e| Error::io("cannot make a temporary file in", &options.spool_dir, e))?;
         // Lives to the end: it has the leave to work.
-        let mut contents = Ahead::new(self.contents(), options.read_ahead, give);
-        let md5sums = write_data(package, members, &mut contents, options, &mut spool, monitor)?;
+        let mut here = None;
+        let md5sums = thread::scope(|scope| {
+            let (files, memory) = (self.contents(), options.read_ahead);
+            let mut beside;
+            let contents = match give {
+                // Gone before the scope ends, which waits for the thread that reads.
+                None if options.threads > 1 => {
+                    beside = Contents::beside(scope, files, memory);
+                    &mut beside
+                }
+                give => here.insert(Contents::Here(Box::new(Ahead::new(files, memory, give)))),
+            };
+            write_data(package, members, contents, options, &mut spool, monitor)
+        })?;
         let control = control_member(package, texts, members, md5sums, options.compression)
             .map_err(cannot_write)?;
         let (size, sha256) = assemble(package, options.compression, &control, &mut spool, out)
@@ -182,7 +196,7 @@ fn link<'a>(member: &Member<'a>) -> &'a [u8] {
 fn write_data(
     package: &Package,
     members: &[Member<'_>],
-    contents: &mut Ahead<'_>,
+    contents: &mut Contents<'_>,
     options: &Options,
     spool: &mut File,
     monitor: &dyn Monitor,
