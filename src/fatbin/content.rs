@@ -2,7 +2,7 @@
 //! those of several are checked together, which is up to eight times as fast.
 
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::bundle::{Bundle, BundleError, Form};
 use super::ccob::Method;
@@ -17,8 +17,6 @@ pub(crate) struct Content {
     expected: [u8; 8],
     /// Where the memory goes afterwards.
     buffers: Arc<Buffers>,
-    /// Dropped when the memory has gone there.
-    held: Arc<()>,
 }
 
 impl Content {
@@ -47,14 +45,8 @@ impl Content {
         let mut bytes = buffers.take(rounded(size));
         bytes.clear();
         let done = decompressor.decompress_to_buffer(&stream, &mut bytes);
-        let (expected, buffers) = (header.hash, Arc::clone(buffers));
-        let content = Self { bytes, expected, buffers, held: Arc::default() };
+        let content = Self { bytes, expected: header.hash, buffers: Arc::clone(buffers) };
         done.is_ok_and(|n| n == size).then_some(content)
-    }
-
-    /// What is alive as long as the memory is in use.
-    pub fn held(&self) -> Weak<()> {
-        Arc::downgrade(&self.held)
     }
 }
 

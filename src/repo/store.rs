@@ -11,7 +11,7 @@
 //! finished or dropped by the next one that changes something: see [`super::publish`].
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,8 @@ const MAGIC: &[u8] = b"gfxpack repository 2\n";
 const MAX_STATE: u64 = 4 << 30;
 /// As small as at level 1, which takes half as long again.
 const LEVEL: i32 = -1;
-const ROOM: u64 = 64 << 20;
+/// The most that a frame's word is taken for, in bytes, when room is made for what it holds.
+const BELIEVED: u64 = 64 << 20;
 
 /// What was said when the repository was made, or later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,7 +199,7 @@ impl State {
                 .hint("make one with gfxpack repo create DIR"),
             _ => Error::io("cannot read", path, e),
         })?;
-        let mut file = file;
+        let mut file = io::BufReader::with_capacity(256 << 10, file);
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic).map_err(|e| damaged().because(e))?;
         if magic == OLD_MAGIC {
@@ -212,13 +213,11 @@ impl State {
         if magic != MAGIC {
             return Err(damaged().into());
         }
-        let mut packed = Vec::new();
-        file.read_to_end(&mut packed).map_err(|e| damaged().because(e))?;
-        // The frame says how much it holds: so much room is had at once, if it is not too much to be believed.
-        let said = zstd_safe::get_frame_content_size(&packed).ok().flatten();
-        let room = said.filter(|said| *said <= ROOM).and_then(|said| usize::try_from(said).ok());
-        let mut bytes = Vec::with_capacity(room.unwrap_or(0));
-        zstd::stream::read::Decoder::with_buffer(&packed[..])
+        // The frame says how much it holds: so much room is had at once.
+        let head = file.fill_buf().map_err(|e| damaged().because(e))?;
+        let said = zstd_safe::get_frame_content_size(head).ok().flatten().unwrap_or(0);
+        let mut bytes = Vec::with_capacity(usize::try_from(said.min(BELIEVED)).unwrap_or(0));
+        zstd::stream::read::Decoder::with_buffer(file)
             .and_then(|decoder| decoder.take(MAX_STATE).read_to_end(&mut bytes))
             .map_err(|e| damaged().because(e))?;
         let ((mut state, chunks), _): ((Self, Vec<Chunk>), _) =

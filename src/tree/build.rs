@@ -89,7 +89,7 @@ pub(super) struct Packing<'a, 'j> {
     /// fast, and are a third of the work otherwise; so bundles wait until they are eight, or large in sum.
     unchecked: Vec<(Item, Arc<Content>)>,
     /// Bundles that were decompressed, with their sizes, as far as they may be in memory still.
-    contents: Vec<(Weak<()>, u64)>,
+    contents: Vec<(Weak<Content>, u64)>,
     with: (&'j Jobs, &'j dyn Monitor),
 }
 
@@ -200,7 +200,7 @@ impl<'a, 'j> Packing<'a, 'j> {
             return item.decompress(file, most, &mut push);
         };
         let content = Arc::new(content);
-        self.contents.push((content.held(), content.len() as u64));
+        self.contents.push((Arc::downgrade(&content), content.len() as u64));
         // A hash is a long task that cannot be shared, so it begins before what is compressed meanwhile.
         self.unchecked.push((item.clone(), Arc::clone(&content)));
         if self.unchecked.len() == Content::TOGETHER || self.items == self.expected {
