@@ -165,7 +165,7 @@ impl<'a> Ahead<'a> {
 
     /// Gives what is still to come of the files before: to be called behind the last.
     pub(super) fn rest(&mut self, mut take: impl FnMut(Piece<'_>) -> Result<()>) -> Result<()> {
-        self.give.as_mut().map_or(Ok(()), |give| give.settle(&mut take))
+        self.give.as_mut().map_or(Ok(()), |give| give.end(&mut take))
     }
 
     /// Reads until the window is full.

@@ -70,8 +70,8 @@ pub(super) fn write(
         let of_give = Arc::clone(&buffers);
         let write_rpm = move || {
             let core = jobs.core();
-            let take =
-                Take { shared, from, nth: 0, buffers, level, blocks: blocks_from, owed: 0, core };
+            let blocks = level.map(|_| blocks_from);
+            let take = Take { shared, from, nth: 0, buffers, blocks, core };
             rpm.write(rpm_options, rpm_out, Some(take), monitor)
         };
         let rpm =
@@ -315,10 +315,17 @@ impl<'a> Give<'a> {
     }
 
     /// Gives all blocks of pieces whose last was handed on.
-    pub(super) fn settle(&mut self, take: Sink<'_>) -> Result<()> {
+    fn settle(&mut self, take: Sink<'_>) -> Result<()> {
         if let Some(pieces) = &mut self.pieces {
             while pieces.give(take)? {}
         }
+        Ok(())
+    }
+
+    /// Gives all blocks, behind the last file; the other one knows then that there are no more.
+    pub(super) fn end(&mut self, take: Sink<'_>) -> Result<()> {
+        self.settle(take)?;
+        self.pieces = None;
         Ok(())
     }
 
@@ -341,11 +348,8 @@ pub(super) struct Take<'a> {
     from: Receiver<Chunk>,
     nth: usize,
     buffers: Arc<Buffers>,
-    /// The level at which pieces of large files are compressed by the other one, where they are.
-    level: Option<i32>,
-    blocks: Receiver<Arc<Vec<u8>>>,
-    /// Pieces whose content came and whose blocks did not, or, below zero, the other way round.
-    owed: i64,
+    /// The blocks of large files, where the other one makes them.
+    blocks: Option<Receiver<Arc<Vec<u8>>>>,
     core: Core,
 }
 
@@ -364,7 +368,6 @@ impl Take<'_> {
         }
         self.nth += 1;
         let mut left = content.size;
-        let mut cut = None;
         while left > 0 {
             let other =
                 |what: &str| Errors::from(Error::failed(format!("/{}: {what}", content.path)));
@@ -376,46 +379,31 @@ impl Take<'_> {
             let Some(Chunk { nth, bytes }) = chunk else {
                 return Err(other(GONE));
             };
-            let first = left == content.size;
             let rest = left.checked_sub(bytes.len() as u64).filter(|_| nth == self.nth);
             left = rest.ok_or_else(|| other("the writers of both formats are not at one file"))?;
-            if let Some(level) = self.level {
-                if first {
-                    cut = match Way::of(&bytes, content.size, level) {
-                        Way::Run => None,
-                        Way::Pieces(cut) => Some(cut),
-                    };
-                }
-                if let Some(cut) = &mut cut {
-                    cut.each(&bytes, |_, last| {
-                        self.owed += i64::from(last);
-                        Ok::<_, Error>(())
-                    })?;
-                }
-            }
-            take(Piece::Content { bytes: &bytes, shared: self.level.is_some() })?;
+            take(Piece::Content { bytes: &bytes, shared: self.blocks.is_some() })?;
             if let Some(buffer) = Arc::into_inner(bytes) {
                 self.buffers.give_back(buffer);
             }
-            while let Ok(blocks) = self.blocks.try_recv() {
-                self.owed -= 1;
+            for blocks in self.blocks.iter().flat_map(Receiver::try_iter) {
                 take(Piece::Blocks(blocks))?;
             }
         }
         Ok(())
     }
 
-    /// Waits for the blocks of all pieces whose content came: to be called behind the last file.
+    /// Gives the blocks that did not come so far: to be called behind the last file.
     pub(super) fn settle(&mut self, take: Sink<'_>) -> Result<()> {
-        while self.owed > 0 {
-            let blocks = match self.blocks.try_recv() {
-                Ok(blocks) => Some(blocks),
-                Err(TryRecvError::Empty) => self.core.wait(|| self.blocks.recv().ok()),
-                Err(TryRecvError::Disconnected) => None,
+        while let Some(from) = &self.blocks {
+            let blocks = match from.try_recv() {
+                Err(TryRecvError::Empty) => self.core.wait(|| from.recv().ok()),
+                // The other one ended them.
+                other => other.ok(),
             };
-            let blocks = blocks.ok_or_else(|| Error::failed(GONE))?;
-            self.owed -= 1;
-            take(Piece::Blocks(blocks))?;
+            match blocks {
+                Some(blocks) => take(Piece::Blocks(blocks))?,
+                None => self.blocks = None,
+            }
         }
         Ok(())
     }
