@@ -90,7 +90,7 @@ pub fn packages(
         lookup::check(checked, &mut findings);
         layout::check(checked, &mut findings);
         layout::kernels_once(checked, &mut findings);
-        for need in needed::check(checked, None, &options.external, &mut findings) {
+        for need in needed::check(checked, options, &mut findings) {
             needs.entry(need.soname.clone()).or_insert(need);
         }
         let of_format: Vec<&Pack> = packs.iter().filter(|pack| pack.format == *format).collect();
@@ -100,7 +100,8 @@ pub fn packages(
     set::formats(&packs, &packaging.install_prefix, &mut findings);
     let bytes = files.iter().map(|file| file.size).sum();
     let all: Vec<Checked> = checked.into_values().flatten().collect();
-    let needs = needs.into_values().collect();
+    let needs: Vec<_> = needs.into_values().collect();
+    needed::tell(&needs, monitor);
     let mut report = report(&all, (bytes, needs), findings, options, &[2, 3, 4, 5, 6, 8]);
     // Those that could not be read count as well.
     report.artifacts = files.into_iter().map(|file| file.name).collect();

@@ -153,15 +153,32 @@ fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What Debian's releases call the packages of the libraries in `external.txt`.
+const BASE_DEBS: [&str; 18] = [
+    "libatomic1",
+    "libc6",
+    "libdrm-amdgpu1",
+    "libdrm2",
+    "libdw1",
+    "libdw1t64",
+    "libelf1",
+    "libelf1t64",
+    "libgcc-s1",
+    "libgfortran5",
+    "libgomp1",
+    "liblzma5",
+    "libnuma1",
+    "libquadmath0",
+    "libstdc++6",
+    "libtinfo6",
+    "libzstd1",
+    "zlib1g",
+];
+
 /// What every system has: rpm's own features, files, and the base libraries.
 pub(in crate::verify) fn is_system(name: &str, format: Format) -> bool {
     match format {
-        Format::Deb => {
-            matches!(
-                name,
-                "libc6" | "libgcc-s1" | "libstdc++6" | "libgomp1" | "libatomic1" | "dpkg"
-            )
-        }
+        Format::Deb => name == "dpkg" || BASE_DEBS.contains(&name),
         Format::Rpm => {
             let soname = name.split_once('(').map_or(name, |(soname, _)| soname);
             name.starts_with("rpmlib(")

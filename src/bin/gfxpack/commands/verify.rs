@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shards};
-use gfxpack::config::PackagingConfig;
+use gfxpack::config::{PackagesConfig, PackagingConfig};
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
 use gfxpack::sign::Verifier;
@@ -30,6 +30,7 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
         databases: split::databases(&args.databases)?,
         config: config.as_ref(),
         source: source.as_deref(),
+        known_external: args.packages.as_deref().map(externals).transpose()?.unwrap_or_default(),
         external: args.external.iter().map(|text| external(text)).collect::<Result<_>>()?,
         allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
     };
@@ -102,6 +103,12 @@ fn external(text: &str) -> Result<Glob> {
     Ok(Glob::new(text).map_err(wrong)?)
 }
 
+/// The libraries that a packages file says come from elsewhere. Its globs were read already.
+fn externals(path: &Path) -> Result<Vec<Glob>> {
+    let config = PackagesConfig::load(path)?;
+    Ok(config.externals.iter().filter_map(|(key, _)| Glob::new(key).ok()).collect())
+}
+
 /// `ID:GLOB=REASON`
 fn allow(text: &str) -> Result<Allow> {
     let wrong = |what: &str| {
@@ -142,7 +149,8 @@ fn text(report: &Report, failed: bool, packages: bool, verbose: bool) -> String 
         };
         let _ = writeln!(text, "{}  {:<52} {verdict}", summary.invariant, summary.holds);
     }
-    if !report.needs.is_empty() {
+    // Of artifacts, each is a finding.
+    if packages && !report.needs.is_empty() {
         let names: Vec<_> = report.needs.iter().map(|need| printable(&need.soname)).collect();
         let _ = writeln!(text, "needed from elsewhere: {}", names.join(", "));
     }
