@@ -9,6 +9,7 @@ use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shar
 use gfxpack::config::{PackagesConfig, PackagingConfig};
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
+use gfxpack::pipeline::read_required;
 use gfxpack::sign::Verifier;
 use gfxpack::verify::{
     Allow, Finding, Options, PackageOptions, Report, RepositoryOptions, Severity, directory, junit,
@@ -25,7 +26,8 @@ use crate::table::printable;
 pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = args.config.as_deref().map(PackagingConfig::load).transpose()?;
     let jobs = jobs(global);
-    let source = args.source.as_deref().map(|dir| source(dir, &jobs, ui)).transpose()?;
+    let of_config = config.as_ref().zip(args.config.as_deref());
+    let source = args.source.as_deref().map(|dir| source(dir, of_config, &jobs, ui)).transpose()?;
     let options = Options {
         databases: split::databases(&args.databases)?,
         config: config.as_ref(),
@@ -70,8 +72,14 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// What the artifacts were made from: a shard, or a directory of shards.
-fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
+/// What the artifacts were made from: a shard, or a directory of shards, of which those have to be there that
+/// the configuration requires: against half the input nothing is lost that the other half had.
+fn source(
+    dir: &Path,
+    config: Option<(&PackagingConfig, &Path)>,
+    jobs: &Jobs,
+    ui: &Ui,
+) -> Result<Vec<Shard>> {
     let listing =
         std::fs::read_dir(dir).map_err(|e| Error::io("cannot read the source", dir, e))?;
     let is_artifact = |entry: std::fs::DirEntry| {
@@ -82,7 +90,10 @@ fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
     if listing.flatten().any(is_artifact) {
         return Ok(vec![read_shard(dir, jobs, ui)?]);
     }
-    read_shards(dir, jobs, ui)
+    match config {
+        Some((config, file)) => read_required(dir, config, file, jobs, ui),
+        None => read_shards(dir, jobs, ui),
+    }
 }
 
 /// The keys that signatures are checked against.
