@@ -181,3 +181,42 @@ fn a_library_that_nobody_brings_is_one_warning() {
     assert_eq!(missing(&["--external", "libamdhip64.so.*"]), one("error"));
     assert_eq!(missing(&["--external", "librocblas.so.*", known[0], known[1]]), []);
 }
+
+/// Each invariant is a suite, what fails a failure, a warning output, and what was accepted is skipped with its reason.
+#[test]
+fn a_junit_report_says_what_the_others_say() {
+    let dir = tempfile::tempdir().unwrap();
+    split_and_recombine(&example_shards(), dir.path(), &[]);
+    let trees = dir.path().join("recombined");
+    fs::write(trees.join("blas_lib_generic/stray"), "x").unwrap();
+    let tool = trees.join("blas_run_generic/math-libs/BLAS/rocBLAS/stage/bin/rocblas-bench");
+    let bytes = fs::read(&tool).unwrap();
+    fs::remove_file(&tool).unwrap();
+    fs::write(&tool, bytes).unwrap();
+    let junit = dir.path().join("verify.xml");
+    let report = |args: &[&str]| {
+        let mut all = vec!["--junit", junit.to_str().unwrap()];
+        all.extend(args);
+        verify(&trees, &all);
+        let script = "import sys, xml.etree.ElementTree as e\n\
+                      for s in e.parse(sys.argv[1]).getroot():\n\
+                      \x20   cases = s.findall('testcase')\n\
+                      \x20   assert int(s.get('tests')) == len(cases)\n\
+                      \x20   for kind in 'failure', 'skipped':\n\
+                      \x20       n = sum(len(c.findall(kind)) for c in cases)\n\
+                      \x20       assert n == int(s.get({'failure': 'failures'}.get(kind, kind)))\n\
+                      \x20   for c in cases:\n\
+                      \x20       for x in c: print(s.get('name')[0], c.get('name'), x.tag, x.get('message'))\n";
+        ok(common::tool("python3", "python3").args(["-c", script]).arg(&junit))
+    };
+    let stray =
+        "1 blas_lib_generic failure lies under no prefix that artifact_manifest.txt lists\n";
+    let needed = "2 blas_lib_generic system-out None\n";
+    let place = "blas_run_generic/math-libs/BLAS/rocBLAS/stage/bin/rocblas-bench";
+    let allow = "--allow=mode:*/rocblas-bench=it is <ours> & \"no\" one's";
+    let allowed = format!("6 mode {place} skipped allowed: it is <ours> & \"no\" one's\n");
+    assert_eq!(report(&[allow]), format!("{stray}{needed}{allowed}"));
+    let strict = report(&["--warnings-as-errors"]);
+    assert!(strict.contains("2 blas_lib_generic failure needs `libamdhip64.so.6`"), "{strict}");
+    assert!(strict.contains("\n6 blas_run_generic failure has the mode"), "{strict}");
+}

@@ -260,7 +260,7 @@ fn verify(
         let run = (jobs, monitor);
         source::check(&checked, shards, &options.databases, options.config, run, &mut findings)?;
     }
-    let needs = needed::check(&checked, options, &mut findings);
+    let needs = needed::check(&checked, options, None, &mut findings);
     let invariants: &[u8] =
         if options.source.is_some() { &[1, 2, 3, 4, 5, 6, 7] } else { &[1, 2, 3, 4, 5, 6] };
     Ok(report(&checked, (bytes, needs), findings, options, invariants))

@@ -8,7 +8,8 @@
 //! A library that no artifact brings is another matter: a build is packaged in pieces, and one piece
 //! cannot know the rest. It is an error where it is known to be wrong: the input brings it, or the
 //! caller has named all that may come from elsewhere. Otherwise it is a warning, one for each library
-//! however many files need it. Packages say by their relations who has it, so there it is only listed.
+//! however many files need it. Packages say by their relations who has it: there it is one where nobody is asked
+//! for it, and else only listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,12 +89,18 @@ impl Externals {
     }
 }
 
+/// Whether a package (its file) has a relation to something outside of the set that can bring a library.
+pub(super) type Asks<'a> = &'a dyn Fn(&str, &str) -> bool;
+
 /// The files that need a library which nobody brings.
 #[derive(Default)]
 struct Needing<'c> {
     /// The first, as artifact and path.
-    first: Vec<(&'c str, &'c TreePath)>,
+    first: Option<(&'c str, &'c TreePath)>,
     all: usize,
+    /// The first of those that ask nobody for it.
+    asking_nobody: Vec<(&'c str, &'c TreePath)>,
+    all_asking_nobody: usize,
     /// What is missing is an error of each file already.
     told: bool,
 }
@@ -101,27 +108,47 @@ struct Needing<'c> {
 /// How many of the files that need a library are named.
 const NAMED: usize = 4;
 
-impl Needing<'_> {
-    fn first(&self) -> String {
-        self.first.first().map(|(artifact, path)| format!("{artifact}/{path}")).unwrap_or_default()
+impl<'c> Needing<'c> {
+    fn add(&mut self, label: &'c str, path: &'c TreePath, asks: bool) {
+        self.first.get_or_insert((label, path));
+        self.all += 1;
+        if !asks {
+            self.all_asking_nobody += 1;
+            if self.asking_nobody.len() < NAMED {
+                self.asking_nobody.push((label, path));
+            }
+        }
     }
 
     /// One warning for a library that may come from elsewhere or was left out.
-    fn warning(&self, soname: &str) -> Option<Finding> {
-        let ((artifact, path), others) = self.first.split_first()?;
-        let mut message = format!("needs `{soname}`, which no artifact brings");
+    fn warning(&self, soname: &str, packaged: bool) -> Option<Finding> {
+        let ((artifact, path), others) = self.asking_nobody.split_first()?;
+        let mut message = if packaged {
+            format!(
+                "needs `{soname}`, which no package of the set brings, and asks none from elsewhere for it"
+            )
+        } else {
+            format!("needs `{soname}`, which no artifact brings")
+        };
         if !others.is_empty() {
             let names: Vec<_> =
                 others.iter().map(|(label, path)| format!("{label}/{path}")).collect();
-            let so_do = if self.all == 2 { "so does" } else { "so do" };
+            let so_do = if self.all_asking_nobody == 2 { "so does" } else { "so do" };
             message = format!("{message}; {so_do} {}", names.join(", "));
-            if self.all > self.first.len() {
-                message = format!("{message} and {} more", self.all - self.first.len());
+            let more = self.all_asking_nobody - self.asking_nobody.len();
+            if more > 0 {
+                message = format!("{message} and {more} more");
             }
         }
-        let expected = format!(
-            "the library in one of the artifacts, or that it comes from elsewhere: --external '{soname}'"
-        );
+        let expected = if packaged {
+            format!(
+                "the library in a package of the set, a relation to the one that has it, or --external '{soname}'"
+            )
+        } else {
+            format!(
+                "the library in one of the artifacts, or that it comes from elsewhere: --external '{soname}'"
+            )
+        };
         let path = path.to_string();
         let finding = Finding::new(Check::NeededMissing, artifact, &path, message, expected);
         Some(finding.warning().told(
@@ -132,14 +159,15 @@ impl Needing<'_> {
     }
 }
 
-/// Finds what each program needs; returns what no artifact brings and no list names.
+/// Finds what each program needs; returns what no artifact brings and no list names. `asks` is of packages, which are
+/// not held against an input.
 pub(super) fn check(
     checked: &[Checked],
     options: &Options,
+    asks: Option<Asks>,
     findings: &mut Vec<Finding>,
 ) -> Vec<ExternalNeed> {
-    let packaged = checked.iter().any(|checked| checked.packaged);
-    let source = if packaged { None } else { options.source };
+    let source = if asks.is_some() { None } else { options.source };
     let externals = Externals::new(&options.external, &options.known_external);
     let layout = Installed::of(checked, 0..checked.len());
     // By name, since the loader goes by it, and by SONAME, under which one that is loaded is known.
@@ -182,10 +210,8 @@ pub(super) fn check(
                 None if externals.has(soname) => {}
                 None => {
                     let needing = elsewhere.entry(soname).or_default();
-                    needing.all += 1;
-                    if needing.first.len() < NAMED {
-                        needing.first.push((&artifact.label, path));
-                    }
+                    let asked = asks.is_some_and(|asks| asks(&artifact.label, soname));
+                    needing.add(&artifact.label, path, asked);
                     if let Some(origin) = input.get(soname) {
                         add(
                             Check::NeededMissing,
@@ -205,13 +231,11 @@ pub(super) fn check(
             }
         }
     }
-    if !packaged {
-        let untold = elsewhere.iter().filter(|(_, needing)| !needing.told);
-        findings.extend(untold.filter_map(|(soname, needing)| needing.warning(soname)));
-    }
+    let untold = elsewhere.iter().filter(|(_, needing)| !needing.told);
+    findings.extend(untold.filter_map(|(soname, needing)| needing.warning(soname, asks.is_some())));
     let need = |(soname, needing): (&str, Needing)| ExternalNeed {
         soname: soname.to_owned(),
-        needed_by: needing.first(),
+        needed_by: needing.first.map(|(label, path)| format!("{label}/{path}")).unwrap_or_default(),
         files: needing.all,
     };
     elsewhere.into_iter().map(need).collect()

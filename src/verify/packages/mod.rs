@@ -90,12 +90,15 @@ pub fn packages(
         lookup::check(checked, &mut findings);
         layout::check(checked, &mut findings);
         layout::kernels_once(checked, &mut findings);
-        for need in needed::check(checked, options, &mut findings) {
+        let of_format: Vec<&Pack> = packs.iter().filter(|pack| pack.format == *format).collect();
+        let asked = relations::asked_elsewhere(&of_format);
+        let asks =
+            |file: &str, soname: &str| asked.get(file).is_some_and(|one| one.can_bring(soname));
+        for need in needed::check(checked, options, Some(&asks), &mut findings) {
             needs.entry(need.soname.clone()).or_insert(need);
         }
-        let of_format: Vec<&Pack> = packs.iter().filter(|pack| pack.format == *format).collect();
         set::paths(&of_format, &mut findings);
-        relations::check(&of_format, &options.external, &mut findings);
+        relations::check(&of_format, options, &mut findings);
     }
     set::formats(&packs, &packaging.install_prefix, &mut findings);
     let bytes = files.iter().map(|file| file.size).sum();

@@ -135,8 +135,8 @@ pub struct Verify {
     /// The packaging configuration that they were recombined by
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The packages file that they will be packaged by: the libraries that its `externals` name come from elsewhere
-    #[arg(long, value_name = "FILE", requires = "artifacts_dir")]
+    /// The packages file that they are packaged by: the libraries that its `externals` name come from elsewhere
+    #[arg(long, value_name = "FILE", conflicts_with = "repo_dir")]
     pub packages: Option<PathBuf>,
     #[command(flatten)]
     pub databases: Databases,
