@@ -132,6 +132,7 @@ fn a_library_that_nobody_brings_is_one_warning() {
          found: needs `libamdhip64.so.6`, which no artifact brings; so do blas_lib_generic/";
     assert!(ran.stdout.starts_with(found), "{}", ran.stdout);
     assert!(ran.stdout.contains(" and 1 more\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n  invariant: 2, host code is whole and without device code\n"));
     assert!(ran.stdout.contains("comes from elsewhere: --external 'libamdhip64.so.6'\n"));
     assert_eq!(ran.stdout.matches("[needed-missing]").count(), 1, "{}", ran.stdout);
     let summary = ran.stdout.lines().find(|line| line.starts_with("2  host code")).unwrap();

@@ -179,6 +179,11 @@ const INVARIANTS: [(u8, &str); 8] = [
     (8, "packages are whole, and their relations closed"),
 ];
 
+/// What must hold by the invariant of a number, in short; empty for a number that none has.
+pub fn invariant(number: u8) -> &'static str {
+    INVARIANTS.iter().find(|(n, _)| *n == number).map_or("", |(_, holds)| holds)
+}
+
 /// An artifact with what was found out about its files.
 struct Checked<'a> {
     artifact: &'a ArtifactTree,

@@ -12,8 +12,8 @@ use gfxpack::jobs::Jobs;
 use gfxpack::pipeline::read_required;
 use gfxpack::sign::Verifier;
 use gfxpack::verify::{
-    Allow, Finding, Options, PackageOptions, Report, RepositoryOptions, Severity, directory, junit,
-    packages, repository,
+    Allow, Finding, Options, PackageOptions, Report, RepositoryOptions, Severity, directory,
+    invariant, junit, packages, repository,
 };
 use globset::Glob;
 
@@ -217,7 +217,7 @@ fn write_alike(text: &mut String, alike: &[&Finding]) {
     if alike.len() > shown {
         let _ = writeln!(text, "  and {} more (--verbose shows each)", alike.len() - shown);
     }
-    let _ = writeln!(text, "  likely cause: {}\n  mend: {}", first.cause, first.mend);
+    write_meaning(text, first);
 }
 
 fn severity(finding: &Finding) -> &'static str {
@@ -235,12 +235,18 @@ fn write_finding(text: &mut String, finding: &Finding) {
     let severity = severity(finding);
     let _ = writeln!(
         text,
-        "{severity} [{}] {}\n  found: {}\n  expected: {}\n  likely cause: {}\n  mend: {}",
+        "{severity} [{}] {}\n  found: {}\n  expected: {}",
         finding.id,
         place(finding),
         printable(&finding.message),
         printable(&finding.expected),
-        finding.cause,
-        finding.mend,
     );
+    write_meaning(text, finding);
+}
+
+fn write_meaning(text: &mut String, finding: &Finding) {
+    let Finding { invariant: number, cause, mend, .. } = finding;
+    let holds = invariant(*number);
+    let _ =
+        writeln!(text, "  invariant: {number}, {holds}\n  likely cause: {cause}\n  mend: {mend}");
 }
