@@ -150,8 +150,8 @@ fn plans(a: &Arc<KpackPlan>, b: &Arc<KpackPlan>) -> Result<Option<String>> {
     for (first, second) in a.kernels().iter().zip(b.kernels()) {
         match (&first.name, first.co_index).cmp(&(&second.name, second.co_index)) {
             Ordering::Equal => {}
-            Ordering::Less => return Ok(Some(lone(name(first)))),
-            Ordering::Greater => return Ok(Some(lone(name(second)))),
+            Ordering::Less => return Ok(Some(lone(&name(first)))),
+            Ordering::Greater => return Ok(Some(lone(&name(second)))),
         }
         let (x, y) = (&first.code_object, &second.code_object);
         let equal = x.size() == y.size() && {
@@ -186,8 +186,8 @@ fn kpacks(a: &InputFile, b: &InputFile) -> Result<Option<String>> {
     for (x, y) in left.entries().iter().zip(right.entries()) {
         match (&x.binary, x.co_index, &x.isa).cmp(&(&y.binary, y.co_index, &y.isa)) {
             Ordering::Equal => {}
-            Ordering::Less => return Ok(Some(lone(name(x)))),
-            Ordering::Greater => return Ok(Some(lone(name(y)))),
+            Ordering::Less => return Ok(Some(lone(&name(x)))),
+            Ordering::Greater => return Ok(Some(lone(&name(y)))),
         }
         let equal = x.original_size == y.original_size && {
             let mut s = left.open_entry(x).map_err(bad(a.path()))?;
@@ -203,10 +203,10 @@ fn kpacks(a: &InputFile, b: &InputFile) -> Result<Option<String>> {
 }
 
 fn longer<T>(a: Option<&T>, b: Option<&T>, name: impl Fn(&T) -> String) -> Option<String> {
-    a.or(b).map(|one| lone(name(one)))
+    a.or(b).map(|one| lone(&name(one)))
 }
 
-fn lone(kernel: String) -> String {
+fn lone(kernel: &str) -> String {
     format!("the first differing kernel is {kernel}: only one has it")
 }
 

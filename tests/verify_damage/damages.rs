@@ -224,6 +224,11 @@ pub const DAMAGES: &[Damage<On>] = damages! {
         foreign_tree(v, "gfx11-generic", 0x54 | 1 << 24, rocblas);
         for isa in ["gfx1100", "gfx1101", "gfx1102"] { v.rebuild(isa, |k| k.retain(|k| !rocblas(k))) }
     };
+    "code of a processor hidden by an archive for a feature of it" SPLIT "kernel-hidden" |v| {
+        let rocblas = |k: &Kernel| k.binary.contains("librocblas");
+        foreign_tree(v, "gfx90a", 0x53f, rocblas);
+        foreign_tree(v, "gfx90a:xnack+", 0x53f | 0x200, |k| !rocblas(k));
+    };
 
     "host library in a device tree" BOTH "host-in-device-tree" |v| v.copy(SUPPORT, &format!("{}/{ROCBLAS}/lib/libextra.so.1", v.tree_of("gfx1100")));
     "database file for all ISAs in a device tree" BOTH "host-in-device-tree" |v| v.rename(&format!("blas_lib_generic/{DATABASE}/TensileLibrary_Type_SS_fallback.dat"), &format!("{}/{DATABASE}/TensileLibrary_Type_SS_fallback.dat", v.tree_of("gfx1100")));
