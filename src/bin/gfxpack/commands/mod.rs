@@ -56,6 +56,14 @@ fn jobs(global: &Global) -> Jobs {
     jobs_with(global, |memory| memory)
 }
 
+/// The same where artifacts are split: bundles that are decompressed take twice what is in flight, so that the windows of their
+/// decoders have room, and more of their hashes are computed together.
+fn splitting_jobs(global: &Global) -> Jobs {
+    let jobs = jobs(global);
+    let bundles = jobs.in_flight().saturating_mul(2);
+    jobs.with_bundles(bundles)
+}
+
 /// The same where packages are written: the bound is for that as well.
 fn packaging_jobs(global: &Global) -> Jobs {
     jobs_with(global, gfxpack::package::in_flight)
