@@ -19,7 +19,7 @@ impl Buffers {
         Self { kept: Mutex::default(), most, times, cut: false }
     }
 
-    /// The same where sizes fall: what a buffer has over its size is freed, since nothing larger will come.
+    /// The same where a buffer is never larger than what it is for: the rest is freed.
     pub fn falling(most: usize, times: usize) -> Self {
         Self { cut: true, ..Self::new(most, times) }
     }

@@ -1,13 +1,28 @@
 //! Compressed bundles that are decompressed into memory whole, with their hashes still to be checked:
 //! those of several are checked together, which is up to eight times as fast.
 
+use std::cell::RefCell;
 use std::ops::Deref;
 
 use super::bundle::{Bundle, BundleError, Form};
 use super::ccob::Method;
 use crate::buffers::Buffer;
 use crate::md5_lanes;
-use crate::read_at::{ReadAt, read_vec};
+use crate::read_at::ReadAt;
+
+/// What a thread needs to decompress, kept for the next bundle: new memory is cleared by the system, page by page.
+#[derive(Default)]
+struct Reader {
+    context: Option<zstd::bulk::Decompressor<'static>>,
+    input: Vec<u8>,
+}
+
+thread_local! {
+    static READER: RefCell<Reader> = RefCell::default();
+}
+
+/// Input of more bytes is not kept.
+const KEPT: usize = 2 << 20;
 
 /// The content of a compressed bundle. What is in it is only good when [`check`] says so.
 #[derive(Debug)]
@@ -35,14 +50,26 @@ impl Content {
     pub fn read(bundle: &Bundle, r: &dyn ReadAt, mut buffer: Buffer) -> Option<Self> {
         let Form::Compressed(header) = &bundle.form else { return None };
         let size = usize::try_from(Self::size(bundle)?).ok()?;
-        let stream = header.total_size.checked_sub(header.header_size)?;
-        let stream = read_vec(r, bundle.offset + header.header_size, stream).ok()?;
-        let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
-        // What it writes into may be no larger than what is claimed.
-        let room = buffer.bytes.capacity() >= size;
-        let done = room.then(|| decompressor.decompress_to_buffer(&stream, &mut buffer.bytes))?;
-        let content = Self { buffer, expected: header.hash };
-        done.is_ok_and(|n| n == size).then_some(content)
+        let stream = usize::try_from(header.total_size.checked_sub(header.header_size)?).ok()?;
+        let start = bundle.offset.checked_add(header.header_size)?;
+        if buffer.bytes.capacity() < size {
+            return None;
+        }
+        let n = READER.with_borrow_mut(|reader| {
+            let input = &mut reader.input;
+            input.resize(input.len().max(stream), 0);
+            r.read_exact_at(&mut input[..stream], start).ok()?;
+            let context = match &mut reader.context {
+                Some(context) => context,
+                none => none.insert(zstd::bulk::Decompressor::new().ok()?),
+            };
+            let n = context.decompress_to_buffer(&input[..stream], &mut buffer.bytes).ok();
+            if input.capacity() > KEPT {
+                *input = Vec::new();
+            }
+            n
+        })?;
+        (n == size).then_some(Self { buffer, expected: header.hash })
     }
 
     /// Whether three quarters of the lanes would be busy while contents of these sizes are checked together: that takes as long as

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::fatbin::bundle::Form;
 use crate::fatbin::content::Content;
 use crate::jobs::{Jobs, Queue};
-use crate::kpack::writer::{WriteError, Writer};
+use crate::kpack::writer::{Compression, WriteError, Writer};
 use crate::progress::{Monitor, Silent};
 use crate::read_at::ReadAt;
 
@@ -95,7 +95,7 @@ pub(super) struct Packing<'a, 'j> {
 const AHEAD: usize = 32;
 
 /// Bytes of buffers that may wait for their next use.
-const BUFFERS: usize = 32 << 20;
+const BUFFERS: usize = 16 << 20;
 
 /// The part of the memory in flight that frames may take until it is their turn.
 const FRAMES: u64 = 8;
@@ -106,7 +106,8 @@ pub(super) fn rooms(plans: &[Wish<'_>], jobs: &Jobs) -> Rooms {
     let beside = beside.filter(|dir| !dir.as_os_str().is_empty());
     let most = usize::try_from(jobs.in_flight() / FRAMES).unwrap_or(usize::MAX);
     Rooms {
-        buffers: Arc::new(Buffers::new(BUFFERS, usize::MAX)),
+        // What is in flight counts by its size: so no buffer is larger.
+        buffers: Arc::new(Buffers::falling(BUFFERS, 4)),
         frames: Frames::new(beside.unwrap_or(Path::new(".")), most),
     }
 }
@@ -199,7 +200,11 @@ impl<'a, 'j> Packing<'a, 'j> {
             let read = self.ahead.pop_front().map(|read| read.recv().expect("a worker panicked"));
             match read.transpose()?.flatten() {
                 Some(content) => self.whole(set, &item, content)?,
-                None => self.not_whole(set, item, None)?,
+                None => {
+                    // It may have to wait for room, and must not hold any then.
+                    self.ahead.clear();
+                    self.not_whole(set, item, None)?;
+                }
             }
         }
     }
@@ -416,7 +421,9 @@ struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     fn new(plan: &'a KpackPlan, file: &'a File, path: &'a Path) -> Result<Self, Error> {
-        let out = BufWriter::with_capacity(256 * 1024, file);
+        // Frames come in one go; what is stored as it is goes through the buffer.
+        let size = if plan.compression() == Compression::None { 256 << 10 } else { 64 << 10 };
+        let out = BufWriter::with_capacity(size, file);
         let writer = Writer::new(out, plan.group_name(), plan.isa(), plan.compression())
             .map_err(|e| failed(path, e))?;
         Ok(Self { path, writer: Some(writer), ..Self::without_file(plan) })

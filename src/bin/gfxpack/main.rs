@@ -22,10 +22,12 @@ use args::Args;
 /// smaller than the largest one freed so far, up to 32 MiB, for each thread: twice the peak memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn give_memory_back() {
-    // SAFETY: it only sets a number, before there are other threads.
-    #[expect(unsafe_code, reason = "a call of the C library")]
+    // SAFETY: it only sets two numbers, before there are other threads.
+    #[expect(unsafe_code, reason = "calls of the C library")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        // With the one set, the other stays at 128 KiB: memory would go to and fro.
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
     }
 }
 

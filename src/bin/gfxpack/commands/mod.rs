@@ -56,11 +56,11 @@ fn jobs(global: &Global) -> Jobs {
     jobs_with(global, |memory| memory)
 }
 
-/// The same where artifacts are split: bundles that are decompressed take twice what is in flight, so that the windows of their
-/// decoders have room, and more of their hashes are computed together.
+/// The same where artifacts are split: bundles that are decompressed take more than twice as much as elsewhere (112 MiB by
+/// default), so that more of their hashes are computed together.
 fn splitting_jobs(global: &Global) -> Jobs {
     let jobs = jobs(global);
-    let bundles = jobs.in_flight().saturating_mul(2);
+    let bundles = (jobs.in_flight() / 4).saturating_mul(7);
     jobs.with_bundles(bundles)
 }
 
