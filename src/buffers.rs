@@ -248,6 +248,10 @@ mod tests {
     #[test]
     fn buffers_in_use_and_waiting_stay_within_the_bound_and_one_alone_need_not() {
         let bounded = Bounded::new(100);
+        let held = || {
+            let state = bounded.lock();
+            (state.used, state.waiting())
+        };
         let mut expected = bounded.expect(9);
         let mut lend = |size| bounded.try_lend(size, &mut expected);
         let (a, b) = (lend(60).unwrap(), lend(30).unwrap());
@@ -255,16 +259,16 @@ mod tests {
         drop(bounded.try_room(10).unwrap());
         let place = a.bytes.as_ptr();
         drop(a);
-        assert_eq!(bounded.lock().waiting(), 60);
+        assert_eq!(held(), (30, 60));
         // The one that waits fits, and is given again; not for what is far smaller.
         let (c, d) = (lend(50).unwrap(), lend(10).unwrap());
         assert!(c.bytes.as_ptr() == place && c.bytes.is_empty() && c.bytes.capacity() >= 60);
         assert!(d.bytes.capacity() >= 10 && d.bytes.as_ptr() != place);
         drop((b, c, d));
-        assert_eq!((bounded.lock().used, bounded.lock().waiting()), (0, 100));
+        assert_eq!(held(), (0, 100));
         // What waits makes way.
         let alone = bounded.try_room(500).unwrap();
-        assert_eq!((bounded.lock().used, bounded.lock().waiting()), (500, 0));
+        assert_eq!(held(), (500, 0));
         assert!(lend(1).is_none());
         let waiter = std::thread::spawn({
             let bounded = Arc::clone(&bounded);
@@ -276,6 +280,6 @@ mod tests {
         // With none to come nothing waits.
         drop(expected);
         drop(last);
-        assert_eq!((bounded.lock().used, bounded.lock().waiting()), (0, 0));
+        assert_eq!(held(), (0, 0));
     }
 }
