@@ -1,5 +1,7 @@
 //! MessagePack from files that nobody vouches for, and bytes as it has them.
 
+use std::io::Read;
+
 use serde::de::DeserializeOwned;
 
 /// Maps and arrays inside one another: the formats here have four levels, notes of compilers a few
@@ -15,6 +17,15 @@ pub(crate) fn decode<T: DeserializeOwned>(
     deserializer.set_max_depth(MAX_DEPTH);
     let value = T::deserialize(&mut deserializer)?;
     Ok((value, bytes.len() - deserializer.get_ref().len()))
+}
+
+/// Decodes a value from a reader, which is left behind it.
+pub(crate) fn decode_from<T: DeserializeOwned>(
+    reader: impl Read,
+) -> Result<T, rmp_serde::decode::Error> {
+    let mut deserializer = rmp_serde::Deserializer::new(reader);
+    deserializer.set_max_depth(MAX_DEPTH);
+    T::deserialize(&mut deserializer)
 }
 
 /// Bytes as bytes: serde alone would write a list of numbers. For `#[serde(with)]`.

@@ -128,6 +128,11 @@ impl BlockEncoder {
         Ok(())
     }
 
+    /// Comes to rest before the next text: see [`ANEW`].
+    pub(crate) fn rest(&mut self) -> io::Result<()> {
+        if self.since >= ANEW { self.begin() } else { Ok(()) }
+    }
+
     /// Takes in some of a text, of which at most as much comes as was said. With the `last` of it a thread of libzstd begins to compress.
     pub(crate) fn feed(&mut self, text: &[u8], last: bool) -> io::Result<()> {
         let directive =
@@ -227,9 +232,7 @@ impl Blocks {
         let Some(mut encoder) = self.under_way.pop_front() else { return Ok(None) };
         let mut blocks = Vec::with_capacity(encoder.since / 4 + 4096);
         encoder.take(&mut blocks)?;
-        if encoder.since >= ANEW {
-            encoder.begin()?;
-        }
+        encoder.rest()?;
         self.idle.push(encoder);
         Ok(Some(blocks))
     }

@@ -114,8 +114,7 @@ fn pieces_of_indices_that_are_kept_are_not_published_when_they_are_damaged() {
     let good = temp.path().join("good");
     ok(unsigned("create", &good).args(both(0)).args(["--component", "gfx110x=*-gfx110x"]));
     let state = fs::read(good.join(".gfxpack/state")).unwrap();
-    let start = state.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-    let payload = zstd::decode_all(&state[start..]).unwrap();
+    let (payload, _) = state.split_at(state.len() - 8);
     let mut tried = 0;
     for component in ["main", "gfx110x"] {
         for ending in ["xz", "gz", "zst"] {
@@ -123,18 +122,16 @@ fn pieces_of_indices_that_are_kept_are_not_published_when_they_are_damaged() {
             let index = fs::read(good.join(index)).unwrap();
             for n in 1..4 {
                 let middle = index.len() * n / 4;
-                // Where a piece of the index is kept, it stands in the state as it is; the checksum is right again.
-                let (damaged, places) = flipped(&payload, &index[middle - 8..middle + 8]);
+                // Where a piece of the index is kept, it stands in the state as it is; the sum of all is right again.
+                let (mut damaged, places) = flipped(payload, &index[middle - 8..middle + 8]);
                 if places == 0 {
                     continue;
                 }
                 tried += 1;
                 let dir = temp.path().join(tried.to_string());
                 copy_tree(&good, &dir);
-                let mut encoder = zstd::Encoder::new(state[..start].to_vec(), 1).unwrap();
-                encoder.include_checksum(true).unwrap();
-                std::io::Write::write_all(&mut encoder, &damaged).unwrap();
-                fs::write(dir.join(".gfxpack/state"), encoder.finish().unwrap()).unwrap();
+                damaged.extend(twox_hash::XxHash64::oneshot(0, &damaged).to_le_bytes());
+                fs::write(dir.join(".gfxpack/state"), damaged).unwrap();
                 ok(&mut unsigned("publish", &dir));
                 verified(&dir);
                 ok(unsigned("add", &dir).args(both(1)));

@@ -156,6 +156,11 @@ impl Record<Part> {
 }
 
 impl Brief {
+    /// Size of the part in MessagePack, in bytes.
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
     /// What only its format has. Fails where the state is damaged.
     pub fn part(&self) -> Result<&Part> {
         match &self.body {
@@ -349,8 +354,8 @@ mod tests {
 
     fn through_a_file(state: &State, path: &Path) -> State {
         let chunks = store::chunks(&state.packages, &jobs()).unwrap();
-        std::fs::write(path, state.encode(&chunks).unwrap()).unwrap();
-        State::read(path).unwrap()
+        std::fs::write(path, state.encode(&chunks, &jobs()).unwrap()).unwrap();
+        State::read(path, &jobs()).unwrap()
     }
 
     /// Fails where something is copied that has changed, or what is read again is not what was written.

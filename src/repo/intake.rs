@@ -11,8 +11,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{self, AtomicUsize};
 
-use sha2::{Digest, Sha256};
-
 use super::publish::Identity;
 use super::record::{Facts, Record};
 use super::store::{OWN, Places, Settings, Stored, mtime};
@@ -23,6 +21,7 @@ use crate::package::read::PackageError;
 use crate::package::{Format, sign};
 use crate::progress::Monitor;
 use crate::read_at::{OpenFile, ReadAt};
+use crate::sha256_pair::Sha256;
 use crate::sign::Signer;
 use crate::streams;
 
@@ -53,11 +52,13 @@ pub(super) struct Waiting {
 }
 
 /// A package file of the input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct Input {
     path: PathBuf,
     format: Format,
     size: u64,
+    /// What the file is that has this name, where that is known and the name no link.
+    metadata: Option<fs::Metadata>,
 }
 
 /// Finds the packages: files by name, and those below directories, sorted. Names that end in neither `.deb` nor
@@ -72,7 +73,8 @@ fn find(paths: &[PathBuf], jobs: &Jobs) -> Result<Vec<Input>> {
             Ok(metadata) if !metadata.is_file() => faults.push(irregular(path)),
             Ok(metadata) => match format(path) {
                 Some(format) => {
-                    found.push(Input { path: path.clone(), format, size: metadata.len() });
+                    let (path, size) = (path.clone(), metadata.len());
+                    found.push(Input { path, format, size, metadata: None });
                 }
                 None => faults.push(
                     Error::usage("is neither an .rpm nor a .deb package, by its name").at(path),
@@ -93,7 +95,7 @@ fn find(paths: &[PathBuf], jobs: &Jobs) -> Result<Vec<Input>> {
         }
     }
     found.sort_by(Input::order);
-    found.dedup();
+    found.dedup_by(|one, other| one.path == other.path);
     Errors::check(found, faults)
 }
 
@@ -112,7 +114,7 @@ impl Input {
 fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>, jobs: &Jobs) -> Result<()> {
     /// Files that one thread looks at: to look at one is to ask the system once.
     const TOGETHER: usize = 256;
-    let mut named: Vec<(PathBuf, Format)> = Vec::new();
+    let mut named: Vec<(PathBuf, Format, bool)> = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         let cannot = |e| Error::io("cannot read the directory", &dir, e);
@@ -126,18 +128,20 @@ fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>, jobs: &Jobs
                     dirs.push(path);
                 }
             } else if let Some(format) = format(&path) {
-                named.push((path, format));
+                named.push((path, format, kind.is_file()));
             }
         }
     }
-    let chunks: Vec<&[(PathBuf, Format)]> = named.chunks(TOGETHER).collect();
+    let chunks: Vec<_> = named.chunks(TOGETHER).collect();
     let looked_at = jobs.drive(&chunks, |chunk| {
-        chunk.iter().map(|(path, _)| fs::metadata(path)).collect::<Vec<_>>()
+        chunk.iter().map(|(path, ..)| fs::metadata(path)).collect::<Vec<_>>()
     });
-    for ((path, format), metadata) in named.into_iter().zip(looked_at.into_iter().flatten()) {
+    let looked_at = looked_at.into_iter().flatten();
+    for ((path, format, is_no_link), metadata) in named.into_iter().zip(looked_at) {
         let metadata = metadata.map_err(|e| Error::io("cannot read", &path, e))?;
         if metadata.is_file() {
-            found.push(Input { path, format, size: metadata.len() });
+            let (size, metadata) = (metadata.len(), is_no_link.then_some(metadata));
+            found.push(Input { path, format, size, metadata });
         } else if !metadata.is_dir() {
             faults.push(irregular(&path));
         }
@@ -199,17 +203,29 @@ pub(super) fn bring(
     monitor.begin("reading packages", inputs.iter().map(|input| input.size).sum());
     let dev = fs::metadata(&places.dir).ok().map(|metadata| metadata.dev());
     let number = AtomicUsize::new(0);
-    let done = jobs.drive(&inputs, |input| {
+    let begin = |input: &Input| {
         monitor.at(&input.path.to_string_lossy());
         let file = incoming.join(number.fetch_add(1, atomic::Ordering::Relaxed).to_string());
-        let waiting = one(input, file, options, &components, dev);
+        Begun::read(input, file, options, dev)
+    };
+    let finish = |(input, begun): (&Input, Result<Begun>)| {
+        let waiting = begun.and_then(|begun| begun.finish(input, options, &components));
         monitor.advance(input.size);
         waiting
+    };
+    // By twos, whose digests are made side by side.
+    let pairs: Vec<&[Input]> = inputs.chunks(2).collect();
+    let done = jobs.drive(&pairs, |pair| {
+        let mut begun: Vec<Result<Begun>> = pair.iter().map(begin).collect();
+        if let [Ok(one), Ok(other)] = &mut begun[..] {
+            one.read.digest_both(&mut other.read);
+        }
+        pair.iter().zip(begun).map(finish).collect::<Vec<_>>()
     });
     monitor.end();
     drop(elsewhere);
     let (mut waiting, mut faults) = (Vec::new(), Vec::new());
-    for one in done {
+    for one in done.into_iter().flatten() {
         match one {
             Ok(one) => waiting.push(one),
             Err(e) => faults.extend(e.into_vec()),
@@ -218,77 +234,95 @@ pub(super) fn bring(
     Errors::check(waiting, faults)
 }
 
-fn one(
-    input: &Input,
+/// A package that was read, of which nothing is known yet.
+struct Begun {
+    /// Where it is, and whether that is where it was.
     file: PathBuf,
-    options: Options<'_>,
-    components: &components::Rules,
-    dev: Option<u64>,
-) -> Result<Waiting> {
-    let Input { path, format, .. } = input;
-    let signer = options.rpm_signer.filter(|_| *format == Format::Rpm);
-    let is_whole = signer.is_none();
-    let target = (options.link && is_whole).then(|| linkable(path, dev?)).flatten();
-    let is_linked = target.is_some() && !options.only_look;
-    let stays = is_linked || options.only_look && is_whole;
-    let file = match target {
-        Some(target) => target,
-        None if stays => path.clone(),
-        None => file,
-    };
-    let mut read = if stays { Digested::of(&file, |_| Ok(()))? } else { copy(path, &file)? };
-    if let Some(known) = options.known.and_then(|known| known.get(path))
-        && *known != read.sha256
-    {
-        return Err(Error::failed(
-            "a package of that repository is not what it was when it was added",
-        )
-        .at(path)
-        .hint("restore the file, or remove the package there: gfxpack repo remove")
-        .into());
-    }
-    if let Some(signer) = signer {
-        sign::file(&file, signer, None)?;
-        read = Digested::of(&file, |_| Ok(()))?;
-    }
-    let (size, sha256, seen) = (read.size, read.sha256, read.seen);
-    let (mtime, facts) = match read.whole {
-        Some(bytes) if stays => (seen.mtime, facts(*format, &bytes)),
-        Some(bytes) => (file_time(&file)?, facts(*format, &bytes)),
-        None => {
-            let (open, size, mtime) = open(&file)?;
-            (mtime, facts(*format, &OpenFile::new(open, size)))
-        }
-    };
-    let facts = facts.map_err(|e| {
-        Error::failed(format!("is no usable .{} package", format.as_str()))
+    stays: bool,
+    read: Read,
+}
+
+impl Begun {
+    /// Reads a package, and copies it to `file` where it cannot stay where it is.
+    fn read(input: &Input, file: PathBuf, options: Options<'_>, dev: Option<u64>) -> Result<Self> {
+        let Input { path, format, metadata, .. } = input;
+        let signer = options.rpm_signer.filter(|_| *format == Format::Rpm);
+        let is_whole = signer.is_none();
+        let target = (options.link && is_whole).then(|| linkable(path, metadata.as_ref(), dev?));
+        let target = target.flatten();
+        let stays = target.is_some() || options.only_look && is_whole;
+        let file = match target {
+            Some(target) => target,
+            None if stays => path.clone(),
+            None => file,
+        };
+        let mut read = if stays { Read::of(&file, |_| Ok(()))? } else { copy(path, &file)? };
+        if let Some(known) = options.known.and_then(|known| known.get(path))
+            && *known != read.sha256()
+        {
+            return Err(Error::failed(
+                "a package of that repository is not what it was when it was added",
+            )
             .at(path)
-            .because(e)
-            .hint("build it again, or leave it out")
-    })?;
-    let place = match format {
-        Format::Deb => {
-            let component = components.of(&facts.name);
-            apt::pool_path(component, &facts.name, &facts.version, &facts.arch)
+            .hint("restore the file, or remove the package there: gfxpack repo remove")
+            .into());
         }
-        Format::Rpm => rpm::pool_path(&facts.name, &facts.version, &facts.arch),
-    };
-    if options.only_look && signer.is_some() {
-        fs::remove_file(&file).map_err(|e| Error::output("cannot remove", &file, e))?;
+        if let Some(signer) = signer {
+            sign::file(&file, signer, None)?;
+            read = Read::of(&file, |_| Ok(()))?;
+        }
+        Ok(Self { file, stays, read })
     }
-    let record = Record {
-        name: facts.name,
-        version: facts.version,
-        arch: facts.arch,
-        path: place,
-        size,
-        sha256,
-        built: facts.built,
-        part: facts.part,
-    };
-    let record = record.brief()?.into();
-    let link = is_linked.then_some(seen);
-    Ok(Waiting { stored: Stored { record, mtime }, file, link, source: path.clone() })
+
+    /// Finds out what it says of itself.
+    fn finish(
+        self,
+        input: &Input,
+        options: Options<'_>,
+        components: &components::Rules,
+    ) -> Result<Waiting> {
+        let Input { path, format, .. } = input;
+        let Self { file, stays, mut read } = self;
+        let sha256 = read.sha256();
+        let Read { size, seen, content, .. } = read;
+        let (mtime, facts) = match content {
+            Some(bytes) if stays => (seen.mtime, facts(*format, &bytes)),
+            Some(bytes) => (file_time(&file)?, facts(*format, &bytes)),
+            None => {
+                let (open, size, mtime) = open(&file)?;
+                (mtime, facts(*format, &OpenFile::new(open, size)))
+            }
+        };
+        let facts = facts.map_err(|e| {
+            Error::failed(format!("is no usable .{} package", format.as_str()))
+                .at(path)
+                .because(e)
+                .hint("build it again, or leave it out")
+        })?;
+        let place = match format {
+            Format::Deb => {
+                let component = components.of(&facts.name);
+                apt::pool_path(component, &facts.name, &facts.version, &facts.arch)
+            }
+            Format::Rpm => rpm::pool_path(&facts.name, &facts.version, &facts.arch),
+        };
+        if options.only_look && !stays {
+            fs::remove_file(&file).map_err(|e| Error::output("cannot remove", &file, e))?;
+        }
+        let record = Record {
+            name: facts.name,
+            version: facts.version,
+            arch: facts.arch,
+            path: place,
+            size,
+            sha256,
+            built: facts.built,
+            part: facts.part,
+        };
+        let record = record.brief()?.into();
+        let link = (stays && !options.only_look).then_some(seen);
+        Ok(Waiting { stored: Stored { record, mtime }, file, link, source: path.clone() })
+    }
 }
 
 fn facts(format: Format, reader: &dyn ReadAt) -> Result<Facts, PackageError> {
@@ -311,9 +345,12 @@ fn open(file: &Path) -> Result<(File, u64, i64), Error> {
 }
 
 /// The file to make a second name of, if that is possible on the device `dev`: one that a server of another user may read; of
-/// a symbolic link, what that leads to.
-fn linkable(from: &Path, dev: u64) -> Option<PathBuf> {
-    let mut metadata = fs::symlink_metadata(from).ok()?;
+/// a symbolic link, what that leads to. `known` is what the name's file is known to be.
+fn linkable(from: &Path, known: Option<&fs::Metadata>, dev: u64) -> Option<PathBuf> {
+    let mut metadata = match known {
+        Some(known) => known.clone(),
+        None => fs::symlink_metadata(from).ok()?,
+    };
     let mut target = from.to_owned();
     if metadata.is_symlink() {
         target = from.canonicalize().ok()?;
@@ -326,33 +363,34 @@ fn linkable(from: &Path, dev: u64) -> Option<PathBuf> {
 }
 
 /// Copies a file, and reads it.
-fn copy(from: &Path, to: &Path) -> Result<Digested, Error> {
+fn copy(from: &Path, to: &Path) -> Result<Read, Error> {
     let cannot = |e| Error::output("cannot write", to, e);
     let mut out = File::create(to).map_err(cannot)?;
     // A server of another user reads it.
     out.set_permissions(Permissions::from_mode(0o644)).map_err(cannot)?;
-    Digested::of(from, |bytes| out.write_all(bytes).map_err(cannot))
+    Read::of(from, |bytes| out.write_all(bytes).map_err(cannot))
 }
 
 /// The SHA-256 of a file.
 pub(super) fn digest(path: &Path) -> Result<[u8; 32], Error> {
-    Digested::of(path, |_| Ok(())).map(|read| read.sha256)
+    Read::of(path, |_| Ok(())).map(|mut read| read.sha256())
 }
 
 /// A file that was read from its beginning to its end.
-struct Digested {
+struct Read {
     size: u64,
-    sha256: [u8; 32],
+    /// The SHA-256, of one that is not small always.
+    sha256: Option<[u8; 32]>,
     /// Which file it was before it was read.
     seen: Identity,
     /// Its content, where that is small: it need not be read again.
-    whole: Option<Vec<u8>>,
+    content: Option<Vec<u8>>,
 }
 
 /// Files are read in pieces of this size; what fits into one is small.
 const PIECE: usize = 256 << 10;
 
-impl Digested {
+impl Read {
     /// Reads a file, of which `each` gets every part.
     fn of(path: &Path, mut each: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<Self, Error> {
         let cannot = |e| Error::io("cannot read", path, e);
@@ -365,22 +403,46 @@ impl Digested {
         let (mut sha256, mut size, mut filled) = (Sha256::new(), 0_u64, 0);
         loop {
             let n = streams::some(&mut input, &mut buffer[filled..]).map_err(cannot)?;
-            let new = &buffer[filled..filled + n];
-            sha256.update(new);
-            each(new)?;
+            each(&buffer[filled..filled + n])?;
             size += n as u64;
             filled += n;
+            let is_small = size == filled as u64;
             if n == 0 {
-                let is_whole = size == filled as u64;
                 buffer.truncate(filled);
-                let sha256 = sha256.finalize().into();
-                return Ok(Self { size, sha256, seen, whole: is_whole.then_some(buffer) });
+                return Ok(if is_small {
+                    Self { size, sha256: None, seen, content: Some(buffer) }
+                } else {
+                    sha256.update(&buffer);
+                    Self { size, sha256: Some(sha256.finish()), seen, content: None }
+                });
             }
             if filled == buffer.len() {
                 // More than was expected, or than a piece: what is read is not kept.
+                sha256.update(&buffer);
                 filled = 0;
                 buffer.resize(PIECE, 0);
             }
+        }
+    }
+
+    /// The SHA-256.
+    fn sha256(&mut self) -> [u8; 32] {
+        let content = self.content.as_deref().unwrap_or_default();
+        *self.sha256.get_or_insert_with(|| {
+            let mut sha256 = Sha256::new();
+            sha256.update(content);
+            sha256.finish()
+        })
+    }
+
+    /// Makes the SHA-256 of two small files side by side.
+    fn digest_both(&mut self, other: &mut Self) {
+        if let (None, None, Some(one), Some(two)) =
+            (self.sha256, other.sha256, &self.content, &other.content)
+        {
+            let mut sums = (Sha256::new(), Sha256::new());
+            Sha256::update_both((&mut sums.0, one), (&mut sums.1, two));
+            (self.sha256, other.sha256) = (Some(sums.0.finish()), Some(sums.1.finish()));
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod publish;
 pub mod record;
 pub mod rpm;
 mod settings;
+mod state_file;
 pub mod store;
 mod trust;
 pub mod work;

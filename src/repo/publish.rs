@@ -18,7 +18,7 @@
 //! [`keep_days`](super::store::Settings), whichever is longer. Days are counted between the dates of
 //! publications, not by the clock.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -166,7 +166,7 @@ pub fn publish(
     let mut plan = Plan { places: Vec::new(), remove };
     let staged = places.part().join(STATE);
     let (written, prepared) = jobs.both(
-        || write(&staged, &state.encode(&chunks)?),
+        || write(&staged, &state.encode(&chunks, jobs)?),
         || prepare(&places, indices, &mut plan, coming.many, jobs),
     );
     written?;
@@ -204,7 +204,14 @@ impl Coming {
         places: &Places,
         paths: impl Iterator<Item = &'a String>,
     ) -> Result<()> {
-        let new = paths.filter(|path| fs::symlink_metadata(places.dir.join(path)).is_err());
+        // In a directory that is not there nothing is. Most of what comes to a new repository comes to few directories.
+        let mut dirs: HashMap<&str, bool> = HashMap::new();
+        let mut is_there = |path: &'a str| {
+            let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+            *dirs.entry(dir).or_insert_with(|| places.dir.join(dir).exists())
+                && fs::symlink_metadata(places.dir.join(path)).is_ok()
+        };
+        let new = paths.filter(|path| !is_there(path));
         let before = self.noted.len();
         self.noted.extend(new.cloned());
         let part = places.part();
@@ -642,7 +649,7 @@ mod tests {
         let places = &repository.places;
         fs::create_dir_all(places.part()).unwrap();
         let chunks = store::chunks(&state.packages, &jobs()).unwrap();
-        write(&places.part().join(STATE), &state.encode(&chunks).unwrap()).unwrap();
+        write(&places.part().join(STATE), &state.encode(&chunks, &jobs()).unwrap()).unwrap();
         prepare(places, indices, &mut plan, false, &jobs()).unwrap();
         plan
     }
@@ -655,7 +662,7 @@ mod tests {
         prepared(&repository);
         drop(repository);
         assert_eq!(seen(&dir), [is("one"), is("one"), is("one")]);
-        let again = Repository::open(&dir).unwrap();
+        let again = Repository::open(&dir, &jobs()).unwrap();
         assert_eq!(seen(&dir), [is("one"), is("one"), is("one")]);
         assert_eq!(again.state.publication, 1);
         assert!(!again.places.part().exists());
@@ -706,12 +713,12 @@ mod tests {
                 fs::remove_file(next.join(PLAN)).unwrap();
             }
             drop(repository);
-            assert_eq!(Repository::look(&dir).unwrap().publication, 2);
-            let again = Repository::open(&dir).unwrap();
+            assert_eq!(Repository::look(&dir, &jobs()).unwrap().publication, 2);
+            let again = Repository::open(&dir, &jobs()).unwrap();
             assert_eq!(again.state.publication, 2, "after {steps} steps");
             assert_eq!(seen(&dir), [is("two"), None, is("two")], "after {steps} steps");
             assert!(!next.exists());
-            assert_eq!(Repository::open(&dir).map(|_| ()).unwrap_err().iter().count(), 1);
+            assert_eq!(Repository::open(&dir, &jobs()).map(|_| ()).unwrap_err().iter().count(), 1);
         }
     }
 

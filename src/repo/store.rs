@@ -1,26 +1,18 @@
-//! The state of a repository between runs: `.gfxpack/state`.
+//! What a repository keeps between runs below `.gfxpack`: its [`State`], which [`super::state_file`] reads and writes.
 //!
-//! ```text
-//! gfxpack repository 2\n                  what it is
-//! zstd( MessagePack( State, chunks ) )    with zstd's own checksum
-//! ```
-//!
-//! It is a file of a few megabytes for thousands of packages. What only their indices say is in chunks ([`super::brief`]),
-//! which are not looked into before somebody asks. A
-//! run that changes the repository holds the lock `.gfxpack/lock`. What a run that was killed had under way is
+//! A run that changes the repository holds the lock `.gfxpack/lock`. What a run that was killed had under way is
 //! finished or dropped by the next one that changes something: see [`super::publish`].
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use zstd::zstd_safe;
 
-use super::brief::{self, Chunk, Package, damaged};
+use super::brief::{self, Chunk, Package};
 use super::closed::Left;
 use super::pieces::Block;
 use super::publish;
@@ -28,18 +20,9 @@ use super::rpm::Compression;
 use crate::date;
 use crate::error::{Error, Result};
 use crate::jobs::Jobs;
-use crate::msgpack;
 
 /// The directory with what the next run needs, in that of the repository.
 pub(super) const OWN: &str = ".gfxpack";
-const OLD_MAGIC: &[u8] = b"gfxpack repository 1\n";
-const MAGIC: &[u8] = b"gfxpack repository 2\n";
-/// More than any repository has, and less than memory.
-const MAX_STATE: u64 = 4 << 30;
-/// As small as at level 1, which takes half as long again.
-const LEVEL: i32 = -1;
-/// The most that a frame's word is taken for, in bytes, when room is made for what it holds.
-const BELIEVED: u64 = 64 << 20;
 
 /// What was said when the repository was made, or later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,7 +131,8 @@ pub struct State {
     pub date: i64,
     /// Whether it is signed.
     pub signed: bool,
-    /// The packages, sorted ([`Package::order`](super::record::Record::order)).
+    /// The packages, sorted ([`Package::order`](super::record::Record::order)). Its file has them apart.
+    #[serde(skip)]
     pub packages: Vec<Stored>,
     /// Indices that are called after their content, below the repository's directory.
     pub named: Vec<String>,
@@ -163,8 +147,8 @@ pub struct State {
     /// Packages of which no version is left and that clients may have, as far as these would be held back by others.
     #[serde(default)]
     pub left: Vec<Left>,
-    /// Pieces of compressed indices of the newest publication.
-    #[serde(default)]
+    /// Pieces of compressed indices of the newest publication. Its file has them apart.
+    #[serde(skip)]
     pub blocks: Vec<Block>,
 }
 
@@ -189,63 +173,6 @@ impl State {
             left: Vec::new(),
             blocks: Vec::new(),
         }
-    }
-
-    pub(super) fn read(path: &Path) -> Result<Self> {
-        let damaged = || damaged().at(path);
-        let file = File::open(path).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => Error::failed("there is no repository here")
-                .at(path)
-                .hint("make one with gfxpack repo create DIR"),
-            _ => Error::io("cannot read", path, e),
-        })?;
-        let mut file = io::BufReader::with_capacity(256 << 10, file);
-        let mut magic = [0; MAGIC.len()];
-        file.read_exact(&mut magic).map_err(|e| damaged().because(e))?;
-        if magic == OLD_MAGIC {
-            return Err(Error::failed(
-                "the repository was made by an older gfxpack, whose state this one does not read",
-            )
-            .at(path)
-            .hint("make it anew: gfxpack repo create NEW DIR takes all packages below DIR")
-            .into());
-        }
-        if magic != MAGIC {
-            return Err(damaged().into());
-        }
-        // The frame says how much it holds: so much room is had at once.
-        let head = file.fill_buf().map_err(|e| damaged().because(e))?;
-        let said = zstd_safe::get_frame_content_size(head).ok().flatten().unwrap_or(0);
-        let mut bytes = Vec::with_capacity(usize::try_from(said.min(BELIEVED)).unwrap_or(0));
-        zstd::stream::read::Decoder::with_buffer(file)
-            .and_then(|decoder| decoder.take(MAX_STATE).read_to_end(&mut bytes))
-            .map_err(|e| damaged().because(e))?;
-        let ((mut state, chunks), _): ((Self, Vec<Chunk>), _) =
-            msgpack::decode(&bytes).map_err(|e| damaged().because(e))?;
-        let records = state.packages.iter_mut().map(|stored| Arc::make_mut(&mut stored.record));
-        brief::shelve(records.map(|record| &mut record.part), chunks)?;
-        Ok(state)
-    }
-
-    /// The content of its file, with the [`chunks`] of its packages.
-    pub(super) fn encode(&self, chunks: &[Chunk]) -> Result<Vec<u8>> {
-        let cannot = || Error::failed("cannot encode the state");
-        // Most of it are bytes that are copied: room for them is had at once.
-        let blocks: usize = self.blocks.iter().map(Block::size).sum();
-        let room = blocks + chunks.iter().map(Chunk::size).sum::<usize>();
-        let mut bytes = Vec::with_capacity(room + self.packages.len() * 512);
-        rmp_serde::encode::write(&mut bytes, &(self, chunks)).map_err(|e| cannot().because(e))?;
-        let compress = || {
-            let mut encoder = zstd::bulk::Compressor::new(LEVEL)?;
-            encoder.include_checksum(true)?;
-            let mut out = Vec::with_capacity(MAGIC.len() + zstd_safe::compress_bound(bytes.len()));
-            out.extend_from_slice(MAGIC);
-            let mut out = io::Cursor::new(out);
-            out.set_position(MAGIC.len() as u64);
-            encoder.compress_to_buffer(&bytes, &mut out)?;
-            Ok::<_, io::Error>(out.into_inner())
-        };
-        Ok(compress().map_err(|e| cannot().because(e))?)
     }
 }
 
@@ -334,7 +261,7 @@ impl Repository {
     }
 
     /// Opens a repository to change it. A publication that was decided and not finished is finished first.
-    pub fn open(dir: &Path) -> Result<Self> {
+    pub fn open(dir: &Path, jobs: &Jobs) -> Result<Self> {
         let places = Places { dir: dir.to_owned() };
         let own = places.own();
         if !own.is_dir() {
@@ -346,22 +273,22 @@ impl Repository {
         let lock = lock(&own)?;
         publish::finish(&places)?;
         publish::clear(&places)?;
-        let state = State::read(&places.state())?;
+        let state = State::read(&places.state(), jobs)?;
         publish::withdraw(&places, &state)?;
         Ok(Self { places, state, made: false, _lock: lock })
     }
 
     /// Reads what is published, without a lock. Only looks.
-    pub fn look(dir: &Path) -> Result<State> {
+    pub fn look(dir: &Path, jobs: &Jobs) -> Result<State> {
         let places = Places { dir: dir.to_owned() };
         // Of a publication that is decided and not finished the state is the one to come.
         let next = places.next().join(publish::STATE);
         if next.exists()
-            && let Ok(state) = State::read(&next)
+            && let Ok(state) = State::read(&next, jobs)
         {
             return Ok(state);
         }
-        State::read(&places.state())
+        State::read(&places.state(), jobs)
     }
 
     /// The repository's directory.
@@ -391,7 +318,12 @@ impl Drop for Repository {
 
 /// Nanoseconds since 1970 when a file was last written.
 pub(super) fn mtime(metadata: &fs::Metadata) -> i64 {
-    metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec())
+    nanoseconds(metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// A time of a file system in nanoseconds.
+pub(super) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
 /// Refuses a directory that something is in, beside what a run left that was killed before its first publication.

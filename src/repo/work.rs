@@ -1,15 +1,17 @@
 //! What is done to a repository: each a change, the check of it, and its publication.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::AtFlags;
 use serde::Serialize;
 
 use super::brief::Package;
 use super::change::{self, Change};
 use super::intake;
 use super::publish::{self, Next, Published};
-use super::store::{Places, Repository, Settings, State, Stored, mtime};
+use super::store::{Places, Repository, Settings, State, Stored, nanoseconds};
 use super::{Indices, Kept, apt, closed, rpm, settings, trust};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
@@ -135,7 +137,7 @@ pub fn rehearse(
     jobs: &Jobs,
     monitor: &dyn Monitor,
 ) -> Result<Outcome> {
-    let state = Repository::look(dir)?;
+    let state = Repository::look(dir, jobs)?;
     let places = Places { dir: dir.to_owned() };
     let run = Run { options, is_rehearsal: true, jobs, monitor };
     let (mut outcome, planned) = run.plan(&places, &state, action)?;
@@ -260,7 +262,7 @@ impl Run<'_> {
             Action::Merge(dirs) => {
                 let mut known = HashMap::new();
                 for dir in dirs {
-                    let other = Repository::look(dir)?;
+                    let other = Repository::look(dir, self.jobs)?;
                     known.extend(other.packages.iter().map(|stored| {
                         let record = &stored.record;
                         (dir.join(record.file()), record.sha256)
@@ -396,11 +398,14 @@ fn times(
     }
     let new: std::collections::HashSet<&str> =
         added.iter().map(|one| one.stored.record.path.as_str()).collect();
+    // From here the way to a file is shorter than from the root, and the system looks up less of it each time.
+    let dir = &File::open(&places.dir)
+        .map_err(|e| Error::io("cannot read the repository", &places.dir, e))?;
     let chunks: Vec<&[Stored]> = packages.chunks(TOGETHER).collect();
     let times = jobs.drive(&chunks, |chunk| {
         let time = |stored: &Stored| match new.contains(stored.record.path.as_str()) {
             true => Ok(stored.mtime),
-            false => time(places, stored),
+            false => time(places, dir, stored),
         };
         chunk.iter().map(time).collect::<Vec<_>>()
     });
@@ -414,16 +419,19 @@ fn times(
     Errors::check(all, faults)
 }
 
-/// When the file of a package was last written, which is the one that was read.
-fn time(places: &Places, stored: &Stored) -> Result<i64, Error> {
+/// When the file of a package was last written, which is the one that was read. `dir` is the repository's.
+fn time(places: &Places, dir: &File, stored: &Stored) -> Result<i64, Error> {
     let record = &stored.record;
+    let stat = rustix::fs::statat(dir, record.file(), AtFlags::empty()).map_err(|e| {
+        Error::io("a package of the repository cannot be read", places.file(record), e.into())
+    })?;
+    let time = nanoseconds(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0));
+    let has_its_size = u64::try_from(stat.st_size) == Ok(record.size);
+    if has_its_size && time == stored.mtime {
+        return Ok(time);
+    }
     let path = places.file(record);
-    let metadata = path
-        .metadata()
-        .map_err(|e| Error::io("a package of the repository cannot be read", &path, e))?;
-    let time = mtime(&metadata);
-    let has_its_size = metadata.len() == record.size;
-    if has_its_size && (time == stored.mtime || intake::digest(&path)? == record.sha256) {
+    if has_its_size && intake::digest(&path)? == record.sha256 {
         return Ok(time);
     }
     Err(Error::failed("a package of the repository is not what it was when it was added")

@@ -8,7 +8,7 @@
 # in a row of its own, copies them. Nothing is signed. Files are flushed to the disk by ours alone, and
 # between the measurements. Warm cache; wall time, CPU time (user and system; on a busy
 # machine the one to look at), peak memory. RUNS (1) times, the least of each. Prints a Markdown table.
-# Needs: apt-utils createrepo-c dpkg-dev gzip python3 time xz-utils zstd, and in WORK (a temporary folder) 2 GB.
+# Needs: apt-utils createrepo-c dpkg-dev gzip python3 time xz-utils zstd, and in WORK (a temporary folder) 2 GB, and half of one more for each run.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [ $# -eq 0 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -58,9 +58,8 @@ make() { # VERSION OUT ARGS...
 for version in 1 2 3 4 5; do make "$version" "$work/in/$version"; done
 make 6 "$work/new" --only bench000{0..9}
 rm -rf "$work/artifacts"
-mkdir -p "$work/deb/pool" "$work/rpm"
-fresh() { # the packages as the others want to have them
-  rm -rf "$work/deb" "$work/rpm" "$work/ours.deb" "$work/ours.rpm"
+fresh() { # the packages as the others want to have them. Nothing is removed: ext4 is slow for a while where many files were
+  [[ ! -e $work/deb ]] || { mkdir "$work/old$run"; mv "$work"/{deb,rpm,ours.deb,ours.rpm} "$work/old$run"; }
   mkdir -p "$work/deb/pool" "$work/rpm"
   find "$work/in" -name '*.deb' -exec cp -l -t "$work/deb/pool" {} +
   find "$work/in" -name '*.rpm' -exec cp -l -t "$work/rpm" {} +
@@ -122,13 +121,13 @@ find "$work/in" -type f -exec cat {} + > /dev/null
 for ((run = 0; run < ${RUNS:-1}; run++)); do
   fresh
   measure "create .deb | gfxpack, copies" "ours_create deb"
-  rm -rf "$work/ours.deb"
+  mv "$work/ours.deb" "$work/copies$run.deb"
   measure "create .deb | gfxpack" "ours_create deb --link"
   measure "create .deb | apt-ftparchive" "ftparchive"
   measure "create .deb | apt-ftparchive --db" "ftparchive_db"
   measure "create .deb | dpkg-scanpackages" "scanpackages"
   measure "create .rpm | gfxpack, copies" "ours_create rpm"
-  rm -rf "$work/ours.rpm"
+  mv "$work/ours.rpm" "$work/copies$run.rpm"
   measure "create .rpm | gfxpack" "ours_create rpm --link"
   measure "create .rpm | createrepo_c" "createrepo"
   more

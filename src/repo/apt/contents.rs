@@ -37,7 +37,7 @@ pub(super) fn index(
         }
         None => {
             made = text(&different)?;
-            (made.as_slice(), pieces::block(PACKING, key, &made).map_err(cannot)?)
+            (made.as_slice(), kept.make(PACKING, key, &made).map_err(cannot)?)
         }
     };
     let mut stream = Stream::new(PACKING);

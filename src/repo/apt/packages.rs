@@ -38,7 +38,7 @@ pub(super) fn index(
     let made = jobs.drive_longest_first(
         &changed,
         |(run, _)| size(run),
-        |(run, keys)| piece(&packages[(*run).clone()], keys),
+        |(run, keys)| piece(&packages[(*run).clone()], keys, kept),
     );
     let mut made = made.into_iter();
     let mut unpacker = Unpacker::default();
@@ -85,12 +85,12 @@ fn keys(packages: &[&Package]) -> [Key; 3] {
 }
 
 /// The text of packages, and its blocks.
-fn piece(packages: &[&Package], keys: &[Key; 3]) -> Result<(Vec<u8>, Blocks)> {
+fn piece(packages: &[&Package], keys: &[Key; 3], kept: &Kept<'_>) -> Result<(Vec<u8>, Blocks)> {
     let mut text = Vec::new();
     for package in packages {
         stanza(&mut text, package)?;
     }
-    let block = |at: usize| pieces::block(PACKINGS[at], keys[at], &text).map_err(cannot);
+    let block = |at: usize| kept.make(PACKINGS[at], keys[at], &text).map_err(cannot);
     let blocks = [block(0)?, block(1)?, block(2)?];
     Ok((text, blocks))
 }

@@ -114,20 +114,34 @@ impl Block {
     }
 }
 
-/// Blocks of the publication before, by what they are.
+/// Blocks of the publication before, by what they are, and what others are made with.
 #[derive(Debug)]
-pub struct Kept<'a>(HashMap<Key, &'a Block>);
+pub struct Kept<'a> {
+    blocks: HashMap<Key, &'a Block>,
+    encoders: zstd::Encoders,
+}
 
 impl<'a> Kept<'a> {
     /// These, without those that are not as they were made: they are made again.
     pub fn of(blocks: &'a [Block]) -> Self {
         let whole = blocks.iter().filter(|block| block.is_whole());
-        Self(whole.map(|block| (block.key, block)).collect())
+        let blocks = whole.map(|block| (block.key, block)).collect();
+        Self { blocks, encoders: zstd::Encoders::default() }
     }
 
     /// The piece with this key.
     pub(super) fn get(&self, key: &Key) -> Option<&'a Block> {
-        self.0.get(key).copied()
+        self.blocks.get(key).copied()
+    }
+
+    /// Compresses a piece of text that is not there. The bytes follow from it alone.
+    pub(super) fn make(&self, packing: Packing, key: Key, text: &[u8]) -> io::Result<Block> {
+        let (bytes, unpadded) = match packing {
+            Packing::Gzip => (gzip::block(text)?, 0),
+            Packing::Xz => xz::block(text)?,
+            Packing::Zstd => (self.encoders.block(text)?, 0),
+        };
+        Ok(Block::new(key, text.len() as u64, unpadded, bytes))
     }
 }
 
@@ -151,16 +165,6 @@ pub(super) fn key<'a>(
     });
     digests.into_iter().for_each(|digest| sha256.update(digest));
     sha256.finalize().into()
-}
-
-/// Compresses a piece of text, which is not empty. The bytes follow from it alone.
-pub(super) fn block(packing: Packing, key: Key, text: &[u8]) -> io::Result<Block> {
-    let (bytes, unpadded) = match packing {
-        Packing::Gzip => (gzip::block(text)?, 0),
-        Packing::Xz => xz::block(text)?,
-        Packing::Zstd => (zstd::block(text)?, 0),
-    };
-    Ok(Block::new(key, text.len() as u64, unpadded, bytes))
 }
 
 /// Takes the text out of blocks, one after the other: what that needs is had once.
@@ -261,10 +265,15 @@ mod tests {
         (0..lines).map(line).collect::<String>().into_bytes()
     }
 
+    fn block(packing: Packing, key: Key, text: &[u8]) -> io::Result<Block> {
+        Kept::of(&[]).make(packing, key, text)
+    }
+
     fn made(packing: Packing, pieces: &[Vec<u8>]) -> Vec<u8> {
         let mut stream = Stream::new(packing);
+        let kept = Kept::of(&[]);
         for text in pieces {
-            stream.push(&block(packing, [0; 32], text).unwrap(), text);
+            stream.push(&kept.make(packing, [0; 32], text).unwrap(), text);
         }
         stream.finish()
     }

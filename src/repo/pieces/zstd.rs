@@ -8,7 +8,9 @@
 //!
 //! Many readers stop after the first frame, so pieces must not be frames.
 
+use std::fmt;
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zstd::zstd_safe::CParameter;
 
@@ -31,18 +33,42 @@ pub(super) const HEADER: [u8; 6] =
 /// What is shorter stands as it is: a few bytes for the time of an encoder.
 const RAW: usize = 512;
 
-/// The blocks of a text.
-pub(super) fn block(text: &[u8]) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 + 4096);
-    if text.len() <= RAW {
-        zstd_blocks::raw(text, &mut bytes);
-        return Ok(bytes);
+/// Encoders, each of which works on one text at a time. One has threads and tables, which take longer to be had than a piece
+/// to be compressed.
+#[derive(Default)]
+pub(super) struct Encoders(Mutex<Vec<BlockEncoder>>);
+
+impl fmt::Debug for Encoders {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Encoders")
     }
-    let tables = [CParameter::HashLog(TABLE_LOG), CParameter::ChainLog(TABLE_LOG)];
-    let mut encoder = BlockEncoder::new(LEVEL, WINDOW_LOG, JOB, &tables)?;
-    for text in text.chunks(JOB) {
-        encoder.feed(text, true)?;
-        encoder.take(&mut bytes)?;
+}
+
+impl Encoders {
+    /// The blocks of a text. They follow from it alone.
+    pub fn block(&self, text: &[u8]) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(text.len() / 4 + 4096);
+        if text.len() <= RAW {
+            zstd_blocks::raw(text, &mut bytes);
+            return Ok(bytes);
+        }
+        let mut encoder = match self.idle().pop() {
+            Some(encoder) => encoder,
+            None => {
+                let tables = [CParameter::HashLog(TABLE_LOG), CParameter::ChainLog(TABLE_LOG)];
+                BlockEncoder::new(LEVEL, WINDOW_LOG, JOB, &tables)?
+            }
+        };
+        for text in text.chunks(JOB) {
+            encoder.feed(text, true)?;
+            encoder.take(&mut bytes)?;
+        }
+        encoder.rest()?;
+        self.idle().push(encoder);
+        Ok(bytes)
     }
-    Ok(bytes)
+
+    fn idle(&self) -> MutexGuard<'_, Vec<BlockEncoder>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -101,7 +101,7 @@ pub(super) fn document(
     jobs: &Jobs,
 ) -> Result<Document> {
     let packing = compression.packing();
-    let mut writer = Writer::new(packing, kind);
+    let mut writer = Writer::new(packing, kind, kept);
     let root = match kind {
         Kind::Primary => "metadata",
         Kind::Filelists => "filelists",
@@ -118,7 +118,8 @@ pub(super) fn document(
     text.extend_from_slice(b">\n");
     // The number of packages changes with every one.
     writer.frame(&text)?;
-    let runs = pieces::runs(packages.iter().map(|one| (&one.part.id, kind.size(&one.part))));
+    let weight = |brief: &Brief| kind.size(brief).max(brief.size() / READ);
+    let runs = pieces::runs(packages.iter().map(|one| (&one.part.id, weight(&one.part))));
     let keyed: Vec<(pieces::Key, &[&Package])> = runs
         .into_iter()
         .map(|run| {
@@ -139,7 +140,7 @@ pub(super) fn document(
             None => {
                 let batch = batches.next().unwrap_or_default();
                 made = jobs
-                    .drive(batch, |(key, packages)| piece(packing, kind, *key, packages))
+                    .drive(batch, |(key, packages)| piece(packing, kind, *key, packages, kept))
                     .into_iter();
                 made.next().expect("it is missing, so it is in a batch")
             }
@@ -151,6 +152,10 @@ pub(super) fn document(
     Ok(writer.finish())
 }
 
+/// What is read of a package to make its part of a piece counts for one in so many bytes of the piece: of `other`, which has
+/// little to say of each package, pieces would be of thousands of packages, all of which are read when one of them changes.
+const READ: u32 = 2;
+
 /// So many pieces for each thread are made before they are appended, and in memory as text.
 const AT_A_TIME: usize = 4;
 
@@ -160,6 +165,7 @@ fn piece(
     kind: Kind,
     key: pieces::Key,
     packages: &[&Package],
+    kept: &Kept<'_>,
 ) -> Result<(Block, Vec<u8>)> {
     let mut text = Vec::new();
     for package in packages {
@@ -170,11 +176,12 @@ fn piece(
             Kind::Other => other(&mut text, package, record),
         }
     }
-    Ok((pieces::block(packing, key, &text).map_err(cannot)?, text))
+    Ok((kept.make(packing, key, &text).map_err(cannot)?, text))
 }
 
 /// A document under way.
-struct Writer {
+struct Writer<'a> {
+    kept: &'a Kept<'a>,
     packing: Packing,
     kind: Kind,
     unpacker: Unpacker,
@@ -184,11 +191,11 @@ struct Writer {
     size: u64,
 }
 
-impl Writer {
-    fn new(packing: Packing, kind: Kind) -> Self {
+impl<'a> Writer<'a> {
+    fn new(packing: Packing, kind: Kind, kept: &'a Kept<'_>) -> Self {
         let (stream, unpacker) = (Stream::new(packing), Unpacker::default());
         let (sha256, blocks) = (Sha256::new(), Vec::new());
-        Self { packing, kind, unpacker, stream, blocks, sha256, size: 0 }
+        Self { kept, packing, kind, unpacker, stream, blocks, sha256, size: 0 }
     }
 
     /// Appends a piece that is kept.
@@ -203,7 +210,7 @@ impl Writer {
 
     /// Appends the beginning or the end, which is not kept.
     fn frame(&mut self, text: &[u8]) -> Result<()> {
-        let block = pieces::block(self.packing, pieces::Key::default(), text).map_err(cannot)?;
+        let block = self.kept.make(self.packing, pieces::Key::default(), text).map_err(cannot)?;
         self.append(&block, text);
         Ok(())
     }

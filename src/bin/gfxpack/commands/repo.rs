@@ -58,7 +58,7 @@ pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
                     .hint("give at least one of the options of `create`: gfxpack repo set --help")
                     .into());
             }
-            let before = Repository::look(&args.dir)?.settings;
+            let before = Repository::look(&args.dir, &jobs(global))?.settings;
             let settings = settings(&args.settings, Some(&before))?;
             let changing = changing(&args.publishing, None, Some(&args.rehearsal));
             changing.change(&args.dir, Action::Set(&settings))
@@ -66,7 +66,7 @@ pub fn run(args: &Repo, global: &Global, ui: &Ui) -> Result<ExitCode> {
         RepoAction::Publish(args) => {
             changing(&args.publishing, None, None).change(&args.dir, Action::Refresh)
         }
-        RepoAction::List(args) => list(&args.dir, ui),
+        RepoAction::List(args) => list(&args.dir, global, ui),
     }
 }
 
@@ -154,7 +154,8 @@ impl Changing<'_> {
     fn change(&self, dir: &Path, action: Action<'_>) -> Result<ExitCode> {
         let signer = self.signer()?;
         if !self.dry_run {
-            return self.done(&mut Repository::open(dir)?, action, signer.as_ref());
+            let mut repository = Repository::open(dir, &jobs(self.global))?;
+            return self.done(&mut repository, action, signer.as_ref());
         }
         let options = self.options(signer.as_ref())?;
         let outcome = work::rehearse(dir, action, options, &jobs(self.global), self.ui)?;
@@ -317,8 +318,8 @@ fn shown(settings: &Settings) -> serde_json::Value {
     })
 }
 
-fn list(dir: &Path, ui: &Ui) -> Result<ExitCode> {
-    let state = Repository::look(dir)?;
+fn list(dir: &Path, global: &Global, ui: &Ui) -> Result<ExitCode> {
+    let state = Repository::look(dir, &jobs(global))?;
     let settings = &state.settings;
     let packages = work::list(&state.packages);
     let json = serde_json::json!({
