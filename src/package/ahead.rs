@@ -14,6 +14,9 @@ use crate::tree::{Source, TreePath};
 /// What is read at a time. A multiple of [`BLOCK`].
 pub(super) const CHUNK: usize = 256 * 1024;
 
+/// How many chunks are read ahead where that is for nothing but the next one.
+const NEAR: usize = 2;
+
 /// A file to be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'a> {
@@ -168,9 +171,22 @@ impl<'a> Ahead<'a> {
         self.give.as_mut().map_or(Ok(()), |give| give.end(&mut take))
     }
 
+    /// How many chunks the window should have. Within a file of which more is left than the window has room for, what is read far ahead
+    /// shares no digest with another file, and is no longer in the processor's cache when its turn comes.
+    fn wanted(&self) -> usize {
+        match &self.open {
+            Some((_, _, left))
+                if self.window.len() == 1 && *left / CHUNK as u64 >= self.most as u64 =>
+            {
+                self.most.min(NEAR)
+            }
+            _ => self.most,
+        }
+    }
+
     /// Reads until the window is full.
     fn fill(&mut self) -> Result<()> {
-        while self.held < self.most {
+        while self.held < self.wanted() {
             let Some((content, reader, left)) = &mut self.open else {
                 let Some(content) = self.to_come.pop_front() else { break };
                 let reader = content.source.open().map_err(|e| cannot_read(&content, e))?;
