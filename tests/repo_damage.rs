@@ -79,7 +79,9 @@ fn a_damaged_state_is_refused_and_changes_nothing() {
         for action in ["publish", "list"] {
             let stderr = fails(&mut unsigned(action, &dir), 1);
             assert!(stderr.contains("the state of the repository is damaged"), "{what}: {stderr}");
-            assert!(stderr.contains("gfxpack repo create NEW DIR"), "{what}: {stderr}");
+            for words in ["gfxpack repo create NEW DIR", "those that were removed lately"] {
+                assert!(stderr.contains(words), "{what}: {stderr}");
+            }
         }
         assert_eq!(fs::read(&at).unwrap(), bytes, "{what}");
     }
@@ -93,6 +95,13 @@ fn a_damaged_state_is_refused_and_changes_nothing() {
     fs::write(&at, state).unwrap();
     ok(&mut unsigned("publish", &dir));
     verified(&dir);
+    // And as it warns.
+    ok(unsigned("remove", &dir).args(["rocblas-gfx120[xX]", "--allow-partial"]));
+    assert_eq!(ok(&mut unsigned("list", &dir)).lines().count(), 6);
+    fs::write(&at, "").unwrap();
+    let newer = temp.path().join("newer");
+    ok(unsigned("create", &newer).arg(&dir));
+    assert_eq!(ok(&mut unsigned("list", &newer)), list);
 }
 
 /// A copy of `bytes` with a bit flipped in each of its places where `part` stands, and how many there were.
