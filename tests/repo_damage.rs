@@ -275,22 +275,32 @@ fn killed(args: &[&str], packages: &[PathBuf]) {
     copy_tree(&good, &dir);
     let begun = Instant::now();
     ok(&mut command());
-    let whole = begun.elapsed();
+    let mut whole = begun.elapsed();
     let expected = published(&dir);
     let mut unfinished = 0;
-    for n in 0..16_u32 {
+    for n in 0_u32.. {
+        if n >= 16 && unfinished > 2 {
+            break;
+        }
+        assert!(n < 64, "{unfinished} were killed");
+        let n = n % 16;
         fs::remove_dir_all(&dir).unwrap();
         copy_tree(&good, &dir);
         let mut child = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        thread::sleep(whole * n / 16);
+        let after = whole * n / 16;
+        thread::sleep(after);
         child.kill().unwrap();
-        unfinished += usize::from(!child.wait().unwrap().success());
+        if child.wait().unwrap().success() {
+            // Other work may have slowed the first one down: the moments are those of a fast one.
+            whole = whole.min(after);
+        } else {
+            unfinished += 1;
+        }
         ok(&mut command());
         assert!(published(&dir) == expected, "{args:?} after {n}/16");
         assert_eq!(fs::read_dir(dir.join(".gfxpack")).unwrap().count(), 2);
         verified(&dir);
     }
-    assert!(unfinished > 2, "{unfinished} were killed");
 }
 
 #[test]
