@@ -1,4 +1,4 @@
-//! What a repository keeps between runs below `.gfxpack`: its [`State`], which [`super::state_file`] reads and writes.
+//! What a repository keeps between runs below `.gfxpack`: its [`State`], which `state_file` reads and writes.
 //!
 //! A run that changes the repository holds the lock `.gfxpack/lock`. What a run that was killed had under way is
 //! finished or dropped by the next one that changes something: see [`super::publish`].
