@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select_biased, unbounded};
 
+use crate::buffers::Bounded;
 use crate::cache::Cache;
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -27,6 +28,9 @@ pub struct Jobs {
     /// How many archives of the input may be passed over at once.
     passes: Arc<Budget>,
     cache: Option<Cache>,
+    bundles: Arc<Bounded>,
+    /// A larger bundle is not decompressed into memory whole.
+    largest_whole: u64,
     /// As many as threads: each thread that works has one.
     cores: Arc<Budget>,
 }
@@ -80,7 +84,27 @@ impl Jobs {
         assert!(!workers.is_empty(), "the system refuses to start a thread");
         let passes = Budget::new((threads as u64 / 2).max(1));
         let (tasks, budget) = (Some(Senders { urgent, tasks }), Budget::new(memory));
-        Self { tasks, workers, budget, passes, cores, cache: None }
+        let (bundles, largest_whole) = (Bounded::new(memory / 4 * 3), memory / 2);
+        Self { tasks, workers, budget, passes, cores, cache: None, bundles, largest_whole }
+    }
+
+    /// Has bundles that are decompressed take up to `memory` bytes beside what is in flight, for three quarters of that
+    /// otherwise. One of more than half of it is not decompressed into memory whole.
+    #[must_use]
+    pub fn with_bundles(mut self, memory: u64) -> Self {
+        self.bundles = Bounded::new(memory);
+        self.largest_whole = memory / 2;
+        self
+    }
+
+    /// Memory for bundles that are decompressed, and for the windows of decoders.
+    pub(crate) fn bundles(&self) -> &Arc<Bounded> {
+        &self.bundles
+    }
+
+    /// The largest bundle that is decompressed into memory whole, in bytes.
+    pub(crate) fn largest_whole(&self) -> u64 {
+        self.largest_whole
     }
 
     /// Has the work of the run use a cache.
@@ -144,6 +168,20 @@ impl Jobs {
     /// The same for items that come one by one: see [`Queue`].
     pub fn queue<T, R>(&self, work: impl Fn(T) -> R + Send + Sync + 'static) -> Queue<'_, T, R> {
         Queue { jobs: self, work: Arc::new(work), under_way: VecDeque::new() }
+    }
+
+    /// Has the pool do `work` before anything that waits. What comes of it is received once; where nobody does, it is dropped.
+    pub(crate) fn begin<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Receiver<R> {
+        let (done, result) = bounded(1);
+        self.senders().urgent.send(task(done, work)).expect("workers are alive");
+        result
+    }
+
+    fn senders(&self) -> &Senders {
+        self.tasks.as_ref().expect("open until dropped")
     }
 
     /// Runs `drive` on each item, as many at a time as there are workers, each in a thread of its own
@@ -342,6 +380,14 @@ impl<R, E> Graph<R, E> {
     }
 }
 
+/// A task that sends what comes of it.
+fn task<R: Send + 'static>(done: Sender<R>, work: impl FnOnce() -> R + Send + 'static) -> Task {
+    Box::new(move || {
+        // The driver may have given up: then nobody wants the result.
+        let _ = done.send(work());
+    })
+}
+
 /// Does tasks until there are no more senders, those that are urgent first.
 fn work(urgent: &Receiver<Task>, tasks: &Receiver<Task>, cores: &Arc<Budget>) {
     loop {
@@ -406,12 +452,8 @@ impl<T: Send + 'static, R: Send + 'static> Queue<'_, T, R> {
         let permit = self.permit(cost, take)?;
         let (done, result) = bounded(1);
         let work = Arc::clone(&self.work);
-        let task = Box::new(move || {
-            // The driver may have given up: then nobody wants the result.
-            let _ = done.send(work(item));
-        });
-        let senders = self.jobs.tasks.as_ref().expect("open until dropped");
-        way(senders).send(task).expect("workers are alive");
+        let task = task(done, move || work(item));
+        way(self.jobs.senders()).send(task).expect("workers are alive");
         self.under_way.push_back((result, permit));
         Ok(())
     }

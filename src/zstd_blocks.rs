@@ -205,6 +205,11 @@ impl Blocks {
         self.threads == 1
     }
 
+    /// Gives the memory of encoders that rest back, but of so many.
+    pub(crate) fn shed(&mut self, keep: usize) {
+        self.idle.truncate(keep);
+    }
+
     /// Whether some of a text was fed, and not the last of it.
     pub(crate) fn is_fed(&self) -> bool {
         self.current.is_some()

@@ -32,7 +32,8 @@ impl Shards {
     }
 
     /// Links a shard's library of these units, each with a kernel of its own, one that all units have, and one in a
-    /// namespace without a name, or with the last alone where the unit's name begins with `anonymous`. `unit@isa` is compiled for that ISA.
+    /// namespace without a name, or with the last alone where the unit's name begins with `anonymous`; with one more
+    /// where it begins with `wide`. `unit@isa` is compiled for that ISA.
     fn library(self, shard: &str, isa: &str, units: &[&str], flags: &[&str]) -> Self {
         let library = self.path("shards").join(shard).join(format!("x_lib_{shard}")).join(LIBRARY);
         fs::create_dir_all(library.parent().unwrap()).unwrap();
@@ -52,8 +53,13 @@ impl Shards {
                      FIXTURE_EXPORT void {name}(float *x) {{ {name}_kernel<<<dim3(1), dim3(1)>>>(x); }}\n"
                 )
             };
+            let more = if name.starts_with("wide") {
+                format!("__global__ void {name}_more(float *x) {{ *x += 2; }}\n")
+            } else {
+                String::new()
+            };
             let text = format!(
-                "#include \"hip_min.h\"\n{kernels}\
+                "#include \"hip_min.h\"\n{kernels}{more}\
                  namespace {{ __global__ void hidden_{name}(float *x) {{ *x -= 1; }} }}\n\
                  FIXTURE_EXPORT void hide_{name}(float *x) {{ hidden_{name}<<<dim3(1), dim3(1)>>>(x); }}\n"
             );
@@ -70,7 +76,12 @@ impl Shards {
                 .arg(&object));
             objects.push(object);
         }
-        ok(tool("clang++-19", "clang-19").arg("-shared").args(&objects).arg("-o").arg(&library));
+        let mut link = tool("clang++-19", "clang-19");
+        if flags.contains(&"-fgpu-rdc") {
+            link.args(["-no-hip-rt", "-fgpu-rdc", "--hip-link"]);
+            link.arg(format!("--offload-arch={isa}"));
+        }
+        ok(link.arg("-shared").args(&objects).arg("-o").arg(&library));
         self
     }
 
@@ -178,5 +189,24 @@ fn the_same_units_fit_though_names_differ_by_build_and_one_is_for_another_gpu() 
     Shards::new()
         .library("a", "gfx1100", &["scal", "anonymous", "axpy@gfx906"], &["--offload-compress"])
         .library("b", "gfx1201", &["scal", "anonymous", "axpy"], &[])
+        .fits();
+}
+
+/// Units that are one code object are registered once, by the first of them.
+#[test]
+fn units_that_are_one_code_object_in_the_host_codes_shard_have_to_be_in_all() {
+    let rdc = &["-fgpu-rdc"];
+    Shards::new()
+        .library("a", "gfx1100", &["scal", "wide"], rdc)
+        .library("b", "gfx1201", &["scal", "wide"], &[])
+        .refused("place 1 has kernels, as _Z11wide_kernelPf, that are looked for in place 0: the units are one");
+    Shards::new()
+        .library("a", "gfx1100", &["scal", "wide"], rdc)
+        .library("b", "gfx1201", &["scal", "wide"], rdc)
+        .fits();
+    // Host code that looks into each place finds all kernels in all.
+    Shards::new()
+        .library("a", "gfx1100", &["scal", "wide"], &[])
+        .library("b", "gfx1201", &["scal", "wide"], rdc)
         .fits();
 }

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use common::{
     assert_no_path_twice, assert_same, copy_tree, files, fixtures, gfxpack, kernel_checker, ok,
-    run, snapshot, tool,
+    repo, run, snapshot, tool,
 };
 use serde_json::{Value, json};
 
@@ -197,6 +197,7 @@ fn what_groups_share_is_a_tree_of_its_own_and_in_the_report() {
 fn verify(trees: &Path, config: bool, source: Option<&str>) -> common::Ran {
     let mut command = gfxpack();
     command.args(["--json", "verify", "--warnings-as-errors", "--artifacts-dir"]).arg(trees);
+    command.arg("--packages").arg(repo().join("examples/packages.json"));
     if config {
         command.arg("--config").arg(made().join("groups.json"));
     }
@@ -212,6 +213,7 @@ fn verify_finds_nothing_with_or_without_the_input_and_the_groups() {
         let mut command = gfxpack();
         command.args(["verify", "--warnings-as-errors", "--artifacts-dir"]);
         command.arg(made().join("split").join(shard));
+        command.arg("--packages").arg(repo().join("examples/packages.json"));
         ok(command.arg("--source").arg(made().join("shards").join(shard)));
     }
     for config in [true, false] {

@@ -829,3 +829,34 @@ fn a_hard_link_is_compared_by_its_content() {
         }
     }
 }
+
+/// A kernel that only one of two shards has is named, and not the one that comes after it in the other.
+#[test]
+fn a_kernel_that_one_shard_lacks_is_named() {
+    use gfxpack::kpack::writer::{Compression, Writer};
+    let archive = |indexes: &[u32]| {
+        let isa = "gfx1100".parse().unwrap();
+        let out = std::io::Cursor::new(Vec::new());
+        let mut writer = Writer::new(out, "x_lib", &isa, Compression::None).unwrap();
+        for index in indexes {
+            let ordinal = writer.push_frame(b"code", 4).unwrap();
+            writer.add_entry("lib/libx.so", *index, ordinal, 4).unwrap();
+        }
+        writer.finish().unwrap().0.into_inner()
+    };
+    for (theirs, lone) in [(&[0, 1, 10][..], 2), (&[0, 1, 2], 10), (&[0, 1, 2, 10, 11], 11)] {
+        let split = Split::new();
+        split.add("a/x_lib_generic", &[("h", "h")]);
+        for (shard, indexes) in [("a", &[0, 1, 2, 10][..]), ("b", theirs)] {
+            let artifact = format!("{shard}/x_lib_gfx1100");
+            split.add(&artifact, &[(".kpack/x_lib_gfx1100.kpack", "")]);
+            let at = split.dir.path().join("split").join(artifact);
+            fs::write(at.join("p/.kpack/x_lib_gfx1100.kpack"), archive(indexes)).unwrap();
+        }
+        let ran = split.recombine(&config(&json!({})));
+        let said =
+            format!("the first differing kernel is lib/libx.so#{lone} (gfx1100): only one has it");
+        assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&said), "{said}: {}", ran.stderr);
+    }
+}

@@ -82,6 +82,12 @@ fn a_required_shard_that_is_absent_is_an_error() {
     command.args(["--config", "groups.json", "--output-dir", "out"]);
     assert_eq!(fails(&mut command, 2), text);
 
+    // What half of the input has is no proof that nothing was lost.
+    let mut command = gfxpack();
+    command.current_dir(bench.dir.path()).args(["verify", "--artifacts-dir", "shards"]);
+    command.args(["--source", "shards", "--config", "groups.json"]);
+    assert_eq!(fails(&mut command, 2), text);
+
     bench.groups["required_shards"] = json!(["a", "b", "a"]);
     has(&fails(&mut bench.build(), 2), &["groups.json: required_shards lists `a` twice"]);
 }

@@ -13,12 +13,13 @@ mod embed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use common::{fixtures, gfxpack, ok, peak_memory, snapshot, tool};
-use embed::{Ccob, Library, bundle_of, compile, compress, entries, variant};
+use embed::{Ccob, Library, bundle_of, compile, compress, compressed, entries, variant};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSegment};
 use serde_json::Value;
@@ -484,6 +485,44 @@ fn a_compressed_bundle_need_not_fit_into_memory() {
     // Neither the form nor the bound changes what is stored.
     assert_eq!(kpacks[0], kpacks[1]);
     assert_eq!(kpacks[..3], kpacks[3..]);
+}
+
+/// Those of up to 56 MiB are in memory whole; the window of a larger one has 128 MiB, as clang makes it.
+#[test]
+fn compressed_bundles_in_memory_and_the_window_of_a_large_one_share_a_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let isas = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1200"];
+    let code = entries(&compile(dir.path(), "large", &isas, &[]));
+    let bundle = |mib: usize| {
+        let mut all = code.clone();
+        for (_, content) in all.iter_mut().filter(|(_, content)| !content.is_empty()) {
+            content.resize(mib << 20, 0);
+        }
+        let plain = bundle_of(&all);
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.long_distance_matching(true).unwrap();
+        encoder.window_log(27).unwrap();
+        encoder.write_all(&plain).unwrap();
+        let stream = encoder.finish().unwrap();
+        compressed(Ccob::V3, true, &plain, &stream)
+    };
+    let (small, large) = (bundle(7), bundle(20));
+    let artifact = dir.path().join("large_lib_all");
+    let lib = artifact.join(PREFIX).join("lib");
+    fs::create_dir_all(&lib).unwrap();
+    fs::write(artifact.join("artifact_manifest.txt"), format!("{PREFIX}\n")).unwrap();
+    let packed = vec![small.clone(), small.clone(), large, small];
+    Library::new("large", packed, &[0, 1, 2, 3]).link(dir.path(), &lib.join("liblarge.so"));
+    for compression in ["zstd", "none"] {
+        let out = dir.path().join(compression);
+        let mut split = gfxpack();
+        split.args(["split", "--quiet", "--artifact-prefix", "large_lib", "--artifact-dir"]);
+        split.arg(&artifact).arg("--output-dir").arg(&out).args(["--compression", compression]);
+        let peak = peak_memory(&mut split);
+        assert!(peak < 256 << 10, "{compression}: a peak of {peak} KiB");
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 1 + isas.len());
+        fs::remove_dir_all(out).unwrap();
+    }
 }
 
 /// Hashes of small bundles are checked together, after their code objects are packed.

@@ -25,7 +25,7 @@ use gfxpack::verify::{self, Allow, Check, Options, Report, Severity};
 use damage::{damage_all, damage_table, table_is_on_the_page};
 use damages::{DAMAGES, NO_GROUP};
 use trees::{
-    LIB, On, TOOL, Victim, config, good, read_shards, shards, split_shard, write_artifacts,
+    LIB, On, TOOL, Victim, config, good, options, read_shards, shards, split_shard, write_artifacts,
 };
 
 fn ids(report: &Report) -> Vec<&'static str> {
@@ -51,7 +51,7 @@ fn undamaged_trees_raise_nothing() {
     for shard in shards() {
         let dir = good().join("all").join(&shard.name);
         let source = [shard];
-        let options = Options { source: Some(&source), ..Options::default() };
+        let options = Options { source: Some(&source), ..options() };
         let report = verify::directory(&dir, &options, &Jobs::new(1, 1 << 20), &Silent).unwrap();
         assert_eq!(report.findings, []);
     }
@@ -62,17 +62,17 @@ fn undamaged_trees_raise_nothing() {
         (Scope::Binary, Layout::InPlace, Compression::Zstd { level: 1 }),
         (Scope::Component, Layout::InPlace, Compression::Zstd { level: 1 }),
     ] {
-        let options = split::Options { scope, layout, compression, ..split::Options::default() };
+        let how = split::Options { scope, layout, compression, ..split::Options::default() };
         let dir = tempfile::tempdir().unwrap();
-        write_artifacts(&dir.path().join("out"), &split_shard(&shards[0], &options));
-        let options = Options { source: Some(&shards[..1]), ..Options::default() };
+        write_artifacts(&dir.path().join("out"), &split_shard(&shards[0], &how));
+        let options = Options { source: Some(&shards[..1]), ..options() };
         let jobs = Jobs::new(2, 64 << 20);
         let report = verify::directory(&dir.path().join("out"), &options, &jobs, &Silent).unwrap();
         assert_eq!(report.findings, [], "{scope:?} {layout:?}");
     }
     let split = read_shards(&good().join("all"));
     let config = config();
-    let options = Options { source: Some(&split), config: Some(&config), ..Options::default() };
+    let options = Options { source: Some(&split), config: Some(&config), ..options() };
     let jobs = Jobs::new(2, 64 << 20);
     let report = verify::directory(&good().join("recombined"), &options, &jobs, &Silent).unwrap();
     assert_eq!(report.findings, []);
@@ -124,7 +124,7 @@ fn content_of_an_isa_without_a_group_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
     write_artifacts(&dir.path().join("out"), &groups);
     let shards = shards();
-    let options = Options { source: Some(&shards), config: Some(&config), ..Options::default() };
+    let options = Options { source: Some(&shards), config: Some(&config), ..options() };
     let jobs = Jobs::new(2, 64 << 20);
     let report = verify::directory(&dir.path().join("out"), &options, &jobs, &Silent).unwrap();
     assert!(ids(&report).contains(&"left-out"), "{:?}", report.findings);
@@ -133,7 +133,7 @@ fn content_of_an_isa_without_a_group_is_left_out() {
 
 #[test]
 fn text_markers_are_searched_and_warned_of() {
-    let options = Options::default();
+    let options = options();
     let jobs = Jobs::new(2, 64 << 20);
     let report = verify::directory(&good().join("text"), &options, &jobs, &Silent).unwrap();
     assert!(!report.findings.is_empty());
@@ -154,7 +154,7 @@ fn an_allowed_finding_is_reported_with_its_reason() {
         place: globset::Glob::new("blas_run_*/**").unwrap(),
         reason: "the bench is for us".into(),
     };
-    let options = Options { allow: vec![allow], ..Options::default() };
+    let options = Options { allow: vec![allow], ..options() };
     let report =
         verify::directory(victim.dir.path(), &options, &Jobs::new(1, 1 << 20), &Silent).unwrap();
     assert_eq!(ids(&report), ["manifest-short"]);
@@ -175,7 +175,7 @@ fn a_report_is_the_same_for_any_number_of_threads() {
     victim.write("blas_lib_generic/stray", "x");
     let report = |threads| {
         let jobs = Jobs::new(threads, 1 << 20);
-        let report = verify::directory(victim.dir.path(), &Options::default(), &jobs, &Silent);
+        let report = verify::directory(victim.dir.path(), &options(), &jobs, &Silent);
         serde_json::to_string(&report.unwrap()).unwrap()
     };
     assert_eq!(report(1), report(7));
@@ -189,7 +189,11 @@ fn check_table() -> String {
     );
     for check in Check::ALL {
         let about = check.about();
-        let severity = if about.severity == Severity::Error { "error" } else { "warning" };
+        let severity = match (check, about.severity) {
+            (Check::NeededMissing, _) => "error, or warning (above)",
+            (_, Severity::Error) => "error",
+            (_, Severity::Warning) => "warning",
+        };
         text += &format!(
             "| `{}` | {} | {severity} | {} | {} | {} |\n",
             about.id, about.invariant, about.protects, about.cause, about.mend

@@ -135,7 +135,9 @@ impl On {
 fn verify(dir: &Path, config: Option<&PackagingConfig>) -> Report {
     let packaging =
         PackageOptions { install_prefix: path("opt/rocm"), tmp_dir: std::env::temp_dir() };
-    let options = Options { config, ..Options::default() };
+    // As the packages file says. It asks nobody for HIP.
+    let known_external = vec![globset::Glob::new("libamdhip64.so.*").unwrap()];
+    let options = Options { config, known_external, ..Options::default() };
     verify::packages(dir, &packaging, &options, &Jobs::new(2, 64 << 20), &Silent).unwrap()
 }
 
@@ -318,6 +320,10 @@ const DAMAGES: &[Damage<On>] = damages! {
             let entry = p.tree.remove(&path(&format!("opt/rocm/lib/{name}"))).unwrap();
             p.tree.insert(path(&format!("opt/rocm/lib/private/{name}")), entry).unwrap();
         }
+    });
+    "library left out with its links that another package needs: a warning" EACH "needed-missing" |v| v.plan(GENERIC, |p| {
+        let names = ["librocblas.so.5.2", "librocblas.so.5"];
+        for name in names { p.tree.remove(&path(&format!("opt/rocm/lib/{name}"))).unwrap(); }
     });
     "kpack of another group's ISA" EACH "isa-mixed" |v| { let other = plan(OTHER); let at = kpack(&other, "gfx1200"); let bytes = content(&other, &at); v.plan(GROUP, |p| put(p, &at, bytes)) };
     "kpack under another ISA's name" EACH "kpack-name" |v| v.plan(GROUP, |p| { let b = content(p, &kpack(p, "gfx1101")); let at = kpack(p, "gfx1100"); put(p, &at, b) });
@@ -539,7 +545,8 @@ fn what_comes_from_elsewhere_can_be_named() {
         let report = verify::packages(victim.dir.path(), &packaging, &options, &jobs, &Silent);
         report.unwrap().findings.iter().map(|f| f.id.id()).collect::<Vec<_>>()
     };
-    assert_eq!(findings(&[]), [""; 0]);
+    // rocFFT still asks nobody for HIP.
+    assert_eq!(findings(&[]), ["needed-missing"]);
     assert_eq!(findings(&["libamdhip64.so.*"]), ["relation-unmet"]);
     assert_eq!(findings(&["libamdhip64.so.*", "hip-*"]), [""; 0]);
 }
@@ -592,4 +599,60 @@ fn every_damage_between_the_formats_is_caught() {
 #[test]
 fn the_page_has_every_damage_of_packages() {
     table_is_on_the_page("package damages", &damage_table(DAMAGES));
+}
+
+/// A library that no package brings is no finding where one is asked for that may have it.
+#[test]
+fn a_library_that_nobody_is_asked_for_is_a_warning() {
+    let packages = example_packages();
+    let missing = |dir: &Path, args: &[&str]| {
+        let mut command = gfxpack();
+        command.args(["--json", "verify", "--packages-dir"]).arg(dir).args(args);
+        let report: serde_json::Value = serde_json::from_str(&ok(&mut command)).unwrap();
+        let findings = report["report"]["findings"].as_array().unwrap().iter();
+        let findings = findings.map(|one| {
+            assert_eq!(
+                (&one["id"], &one["severity"]),
+                (&"needed-missing".into(), &"warning".into())
+            );
+            one["message"].as_str().unwrap().to_owned()
+        });
+        findings.collect::<Vec<_>>()
+    };
+    for on in [On::Deb, On::Rpm] {
+        let victim = Victim::of(on);
+        let dir = victim.dir.path();
+        let found = missing(dir, &[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let words = "needs `libamdhip64.so.6`, which no package of the set brings, and asks none from elsewhere for it; so do ";
+        assert!(found[0].starts_with(words), "{found:?}");
+        assert_eq!(missing(dir, &["--packages", packages.to_str().unwrap()]), [""; 0]);
+        // The base system's does not bring it, another may, also to those that need this one.
+        victim.plan(GENERIC, |p| {
+            p.relate(
+                RelationKind::Depends,
+                Relation::any(match on {
+                    On::Deb => "zlib1g",
+                    _ => "libz.so.1()(64bit)",
+                }),
+            )
+        });
+        assert_eq!(missing(dir, &[]), found);
+        victim.plan(GENERIC, |p| p.relate(RelationKind::Recommends, Relation::any("hip-runtime")));
+        assert_eq!(missing(dir, &[]), found);
+        victim.plan(GENERIC, |p| p.relate(RelationKind::Depends, Relation::any("hip-runtime")));
+        let left = missing(dir, &[]);
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert!(!left[0].contains("so do"), "{left:?}");
+        victim.plan("rocfft-generic", |p| {
+            p.relate(
+                RelationKind::Depends,
+                Relation::any(match on {
+                    On::Deb => "hip-runtime",
+                    _ => "libamdhip64.so.6()(64bit)",
+                }),
+            )
+        });
+        assert_eq!(missing(dir, &[]), [""; 0]);
+    }
 }

@@ -25,7 +25,8 @@ mod victim;
 use std::fs;
 
 use gfxpack::package::Format;
-use gfxpack::package::spec::{Relation, RelationKind};
+use gfxpack::package::spec::{Package, Relation, RelationKind};
+use gfxpack::tree::{Entry, Source, TreePath};
 use gfxpack::verify::{Options, Report};
 use globset::Glob;
 use tempfile::TempDir;
@@ -33,7 +34,7 @@ use tempfile::TempDir;
 use common::{fails, gfxpack, ok, tool};
 use damage::{Subject, damage_all, damage_table, table_is_on_the_page};
 use damages::DAMAGES;
-use packages::write;
+use packages::{DATE, write};
 use repositories::{public_key, release, secret_key, signed};
 use victim::{Deb, LIBRARY, Rpm, extra, flip, good, renumber, signed_for_rpm6, verify_with};
 
@@ -283,4 +284,29 @@ fn repositories_of_other_programs_are_verified() {
         "{said}"
     );
     assert!(!said.contains("repo-index"), "{said}");
+}
+
+/// Names that are no UTF-8 can be one in the metadata, which have to be text. The files are two.
+#[test]
+fn names_of_files_are_compared_as_the_bytes_that_they_are() {
+    let odd = |name: &str, path: &[u8], content: &str| {
+        let mut package = extra(name, "opt/own", "x");
+        package.tree.remove(&packages::path("opt/own"));
+        let entry = Entry::file(0o644, Some(DATE), Source::bytes(content.as_bytes().to_vec()));
+        package.tree.insert(TreePath::new(path).unwrap(), entry).unwrap();
+        package
+    };
+    let report = |all: &[Package]| {
+        let victim = Rpm.victim();
+        victim.add(all);
+        Rpm.report_on(&victim)
+    };
+    // All are `/opt/é` in the metadata: createrepo_c reads what is no UTF-8 as Latin-1.
+    let latin1 = odd("latin1", b"opt/\xe9", "one");
+    let utf8 = odd("utf8", "opt/é".as_bytes(), "two");
+    let more = odd("more", b"opt/\xe9\x80", "three");
+    assert_silent(&report(&[latin1.clone(), utf8, more, odd("same", b"opt/\xe9", "one")]));
+    let two = report(&[latin1, odd("rival", b"opt/\xe9", "another")]);
+    let ids: Vec<_> = two.findings.iter().map(|finding| finding.id.id()).collect();
+    assert_eq!(ids, ["file-conflict"], "{:#?}", two.findings);
 }

@@ -7,7 +7,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -19,7 +19,9 @@ fn artifacts(dir: &Path, files: &[(&str, u64)]) {
     fs::create_dir_all(root.join("stage/lib")).unwrap();
     fs::write(root.join("artifact_manifest.txt"), "stage\n").unwrap();
     for (name, size) in files {
-        let mut file = File::create(root.join("stage/lib").join(name)).unwrap();
+        let path = root.join("stage/lib").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut file = File::create(path).unwrap();
         file.write_all(name.as_bytes()).unwrap();
         file.set_len(*size).unwrap();
     }
@@ -58,6 +60,45 @@ fn a_file_over_4_gib_goes_into_an_rpm_within_the_memory_that_is_allowed() {
     assert!(listing.contains(" 4294967301 "), "{listing}");
     let requires = ok(tool("rpm", "rpm").args(["-qp", "--nosignature", "--requires"]).arg(&rpm));
     assert!(requires.contains("rpmlib(LargeFiles)"), "{requires}");
+}
+
+/// Appends bytes that cannot be compressed.
+fn fill(path: &Path, size: usize) {
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut file = BufWriter::new(File::options().append(true).open(path).unwrap());
+    for _ in 0..size / 8 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        file.write_all(&state.to_le_bytes()).unwrap();
+    }
+    file.flush().unwrap();
+}
+
+/// What is before the large files in an archive, and between them, is over a kilobyte, and compressed on each side by itself: 300 MB
+/// waited for that.
+#[test]
+fn large_files_go_through_both_formats_within_the_memory_that_is_allowed() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    // One that both formats have in one order, and one that stands elsewhere in an .rpm.
+    let (long, other) = ("one/large", "one-more/large");
+    artifacts(dir, &[("before", 5000), (long, 8), ("one/small", 5000), (other, 8)]);
+    let lib = dir.join("artifacts/big_lib_generic/stage/lib");
+    fill(&lib.join("before"), 5000);
+    fill(&lib.join(long), 250_000_000);
+    fill(&lib.join("one/small"), 5000);
+    fill(&lib.join(other), 60_000_000);
+    let used = peak(dir, "out", &["--memory", "384MiB", "--jobs", "4"]);
+    assert!(used < 384, "{used} MiB");
+    ok(tool("rpm", "rpm")
+        .args(["-K", "--nosignature"])
+        .arg(dir.join("out/big-lib-1-1.x86_64.rpm")));
+    ok(gfxpack()
+        .args(["verify", "--packages-dir"])
+        .arg(dir.join("out"))
+        .arg("--config")
+        .arg(dir.join("groups.json")));
 }
 
 /// Run with `cargo test --release --test writers -- --ignored --nocapture`, which also prints the peaks.

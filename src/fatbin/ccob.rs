@@ -130,6 +130,14 @@ impl CcobHeader {
         self.check_ratio(0)
     }
 
+    /// What a decoder keeps in memory of what it gave, at most.
+    pub(crate) fn window(&self) -> u64 {
+        match self.method {
+            Method::Zlib => 32 << 10,
+            Method::Zstd => self.uncompressed_size.min(1 << ZSTD_WINDOW_LOG),
+        }
+    }
+
     fn check_ratio(&self, offset: u64) -> Result<(), BundleError> {
         let payload = self.total_size - self.header_size;
         let ratio = match self.method {

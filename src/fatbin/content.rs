@@ -1,72 +1,90 @@
 //! Compressed bundles that are decompressed into memory whole, with their hashes still to be checked:
 //! those of several are checked together, which is up to eight times as fast.
 
+use std::cell::RefCell;
 use std::ops::Deref;
-use std::sync::Arc;
 
 use super::bundle::{Bundle, BundleError, Form};
 use super::ccob::Method;
-use crate::buffers::Buffers;
+use crate::buffers::Buffer;
 use crate::md5_lanes;
-use crate::read_at::{ReadAt, read_vec};
+use crate::read_at::ReadAt;
+
+/// What a thread needs to decompress, kept for the next bundle: new memory is cleared by the system, page by page.
+#[derive(Default)]
+struct Reader {
+    context: Option<zstd::bulk::Decompressor<'static>>,
+    input: Vec<u8>,
+}
+
+thread_local! {
+    static READER: RefCell<Reader> = RefCell::default();
+}
+
+/// Input of more bytes is not kept.
+const KEPT: usize = 2 << 20;
 
 /// The content of a compressed bundle. What is in it is only good when [`check`] says so.
 #[derive(Debug)]
 pub(crate) struct Content {
-    bytes: Vec<u8>,
+    buffer: Buffer,
     expected: [u8; 8],
-    /// Where the memory goes afterwards.
-    buffers: Arc<Buffers>,
 }
 
 impl Content {
     /// How many are best checked together.
     pub const TOGETHER: usize = md5_lanes::LANES;
 
-    /// Decompresses a bundle that was read from `r`. `None` where it would take more than `most` bytes,
-    /// where it is not compressed by zstd, and where it does not become exactly what its header
-    /// claims: [`Bundle::for_each_entry`] then gives it piece by piece, or says what is wrong.
-    pub fn read(
-        bundle: &Bundle,
-        r: &dyn ReadAt,
-        most: u64,
-        buffers: &Arc<Buffers>,
-    ) -> Option<Self> {
+    /// The bytes that [`Self::read`] needs for a bundle. `None` for one that it is not for: one that is not compressed by zstd,
+    /// or is larger than its content, which is no use of memory.
+    pub fn size(bundle: &Bundle) -> Option<u64> {
         let Form::Compressed(header) = &bundle.form else { return None };
-        let size = header.uncompressed_size;
         let stream = header.total_size.checked_sub(header.header_size)?;
-        // A stream larger than its content is no use of memory.
-        if header.method != Method::Zstd || size > most || stream > size {
+        let size = header.uncompressed_size;
+        (header.method == Method::Zstd && stream <= size).then_some(size)
+    }
+
+    /// Decompresses a bundle that was read from `r` into a buffer, which is empty and has room for [`Self::size`] bytes. `None`
+    /// where it does not become exactly what its header claims: [`Bundle::for_each_entry`] then gives it piece by piece, or says
+    /// what is wrong.
+    pub fn read(bundle: &Bundle, r: &dyn ReadAt, mut buffer: Buffer) -> Option<Self> {
+        let Form::Compressed(header) = &bundle.form else { return None };
+        let size = usize::try_from(Self::size(bundle)?).ok()?;
+        let stream = usize::try_from(header.total_size.checked_sub(header.header_size)?).ok()?;
+        let start = bundle.offset.checked_add(header.header_size)?;
+        if buffer.bytes.capacity() < size {
             return None;
         }
-        let size = usize::try_from(size).ok()?;
-        let stream = read_vec(r, bundle.offset + header.header_size, stream).ok()?;
-        let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
-        let mut bytes = buffers.take(rounded(size));
-        bytes.clear();
-        let done = decompressor.decompress_to_buffer(&stream, &mut bytes);
-        let content = Self { bytes, expected: header.hash, buffers: Arc::clone(buffers) };
-        done.is_ok_and(|n| n == size).then_some(content)
+        let n = READER.with_borrow_mut(|reader| {
+            let input = &mut reader.input;
+            input.resize(input.len().max(stream), 0);
+            r.read_exact_at(&mut input[..stream], start).ok()?;
+            let context = match &mut reader.context {
+                Some(context) => context,
+                none => none.insert(zstd::bulk::Decompressor::new().ok()?),
+            };
+            let n = context.decompress_to_buffer(&input[..stream], &mut buffer.bytes).ok();
+            if input.capacity() > KEPT {
+                *input = Vec::new();
+            }
+            n
+        })?;
+        (n == size).then_some(Self { buffer, expected: header.hash })
     }
-}
 
-/// Room for this many bytes and up to a quarter more, in few enough sizes that buffers fit again.
-fn rounded(size: usize) -> usize {
-    let step = (size.next_power_of_two() / 8).max(1);
-    size.checked_next_multiple_of(step).unwrap_or(size)
+    /// Whether three quarters of the lanes would be busy while contents of these sizes are checked together: that takes as long as
+    /// the longest does alone.
+    pub fn lanes_filled(sizes: impl Iterator<Item = u64> + Clone) -> bool {
+        let longest = sizes.clone().max().unwrap_or(0);
+        sizes.sum::<u64>() >= longest.saturating_mul(Self::TOGETHER as u64 / 4 * 3)
+    }
 }
 
 impl Deref for Content {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Content {
-    fn drop(&mut self) {
-        self.buffers.give_back(std::mem::take(&mut self.bytes));
+        &self.buffer.bytes
     }
 }
 

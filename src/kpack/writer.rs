@@ -12,6 +12,7 @@
 //! Compressing is the caller's, in as many threads as it likes, by a [`FrameCompressor`] each.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use zstd::zstd_safe;
@@ -134,7 +135,8 @@ pub struct Writer<W> {
     position: u64,
     blobs: Vec<TocBlob>,
     original_sizes: Vec<u64>,
-    toc: BTreeMap<String, Variants>,
+    /// By binary the ordinal for each index. The table of contents has a hundred times the bytes, and is made in the end.
+    entries: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 
 impl<W: Write + Seek> Writer<W> {
@@ -161,7 +163,7 @@ impl<W: Write + Seek> Writer<W> {
             position: header.len() as u64,
             blobs: Vec::new(),
             original_sizes: Vec::new(),
-            toc: BTreeMap::new(),
+            entries: BTreeMap::new(),
         })
     }
 
@@ -233,20 +235,23 @@ impl<W: Write + Seek> Writer<W> {
         ordinal: u32,
         original_size: u64,
     ) -> Result<(), WriteError> {
-        let name = format!("{binary}#{co_index}");
+        let name = || format!("{binary}#{co_index}");
         let Some(&expected) = self.original_sizes.get(ordinal as usize) else {
             let count = self.original_sizes.len();
-            return Err(WriteError::Ordinal { name, ordinal, count });
+            return Err(WriteError::Ordinal { name: name(), ordinal, count });
         };
         if expected != original_size {
-            return Err(WriteError::EntrySize { name, ordinal, found: original_size, expected });
+            let (name, found) = (name(), original_size);
+            return Err(WriteError::EntrySize { name, ordinal, found, expected });
         }
-        if self.toc.contains_key(&name) {
-            return Err(WriteError::Duplicate { name });
+        if !self.entries.contains_key(binary) {
+            self.entries.insert(binary.to_owned(), BTreeMap::new());
         }
-        let entry =
-            TocEntry { kind: TYPE_HSACO.to_owned(), ordinal: ordinal.into(), original_size };
-        self.toc.insert(name, Variants(BTreeMap::from([(self.isa.to_string(), entry)])));
+        let of_binary = self.entries.get_mut(binary);
+        match of_binary.map(|indexes| indexes.entry(co_index)) {
+            Some(Entry::Vacant(vacant)) => vacant.insert(ordinal),
+            _ => return Err(WriteError::Duplicate { name: name() }),
+        };
         Ok(())
     }
 
@@ -255,7 +260,8 @@ impl<W: Write + Seek> Writer<W> {
     pub fn finish(mut self) -> Result<(W, Written), WriteError> {
         let compressed = self.compression != Compression::None;
         let isa = self.isa.to_string();
-        let kernel_count = self.toc.len() as u64;
+        let toc = self.toc();
+        let kernel_count = toc.len() as u64;
         let unique_count = self.original_sizes.len() as u64;
         let toc_offset = self.position;
         let toc = Toc {
@@ -267,7 +273,7 @@ impl<W: Write + Seek> Writer<W> {
             blobs: (!compressed).then_some(self.blobs),
             zstd_offset: compressed.then_some(BLOB_OFFSET),
             zstd_size: compressed.then_some(toc_offset - BLOB_OFFSET),
-            toc: self.toc,
+            toc,
         };
         let toc = rmp_serde::to_vec_named(&toc)?;
         self.out.write_all(&toc)?;
@@ -282,6 +288,23 @@ impl<W: Write + Seek> Writer<W> {
         self.out.seek(SeekFrom::Start(size))?;
         self.out.flush()?;
         Ok((self.out, Written { size, kernel_count, unique_count }))
+    }
+
+    fn toc(&self) -> BTreeMap<String, Variants> {
+        let isa = self.isa.to_string();
+        let of_binary = |(binary, indexes): (&String, &BTreeMap<u32, u32>)| {
+            let of_index = |(index, &ordinal): (&u32, &u32)| {
+                let original_size = self.original_sizes[ordinal as usize];
+                let entry = TocEntry {
+                    kind: TYPE_HSACO.to_owned(),
+                    ordinal: ordinal.into(),
+                    original_size,
+                };
+                (format!("{binary}#{index}"), Variants(BTreeMap::from([(isa.clone(), entry)])))
+            };
+            indexes.iter().map(of_index).collect::<Vec<_>>()
+        };
+        self.entries.iter().flat_map(of_binary).collect()
     }
 
     fn next_ordinal(&self) -> Result<u32, WriteError> {

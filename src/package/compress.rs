@@ -141,12 +141,10 @@ impl Compression {
 /// From this size on a file is worth the end of a block on either side.
 const WORTH_SWITCHING: u64 = 1 << 20;
 
-/// What writing two archives at a time takes at most, in bytes; see [`Compression::memory`].
+/// What writing two archives at a time takes at most, in bytes; see [`Compression::memory`]. Where blocks are made for both,
+/// encoders of one archive's own content give their memory back before those for both have theirs, and those before it.
 pub(super) fn memory_of_both(one: Compression, other: Compression, threads: usize) -> u64 {
-    match shared_level(one, other) {
-        Some(level) => one.memory(threads) + 2 * frame::memory_of_runs(level),
-        None => one.memory(threads) + other.memory(threads),
-    }
+    one.memory(threads) + other.memory(threads)
 }
 
 /// The level at which the blocks of large files can be made once for two archives, where they can.

@@ -18,7 +18,7 @@ use crate::zstd_blocks::{self, Blocks, END, Effort, MAGIC};
 
 /// From this size on a file's content is compressed by itself. Less would hide from it what is alike in the files beside it:
 /// of a kernel database of 1.7 GB, 2.7 % more bytes came of that where all files were compressed by themselves, next to none where the large ones were.
-const LARGE: u64 = 1 << 20;
+pub(super) const LARGE: u64 = 1 << 20;
 /// A run of no more stands as it is: the header of a large file is most of them.
 const SHORT: usize = 1 << 10;
 
@@ -40,11 +40,6 @@ fn most(level: i32) -> usize {
 pub(super) fn memory(level: i32, threads: u64) -> u64 {
     let at_a_time = if threads == 1 { 1 } else { threads + 1 };
     (8 << 20) + at_a_time * (2 * most(level) as u64 + tables(level))
-}
-
-/// What a frame takes at most whose pieces are compressed elsewhere, in bytes.
-pub(super) fn memory_of_runs(level: i32) -> u64 {
-    2 * job(level) + tables(level)
 }
 
 fn tables(level: i32) -> u64 {
@@ -181,7 +176,15 @@ impl<W: Write> Frame<W> {
     pub(super) fn file(&mut self, start: &[u8], size: u64, given: bool) -> io::Result<()> {
         self.way = Way::of(start, size, self.level);
         self.given = given;
-        if self.way == Way::Run { Ok(()) } else { self.end_run() }
+        if self.way == Way::Run {
+            return Ok(());
+        }
+        self.end_run()?;
+        if given {
+            // Others work meanwhile, who take as much memory.
+            self.blocks.shed(1);
+        }
+        Ok(())
     }
 
     /// Takes blocks of the first piece whose blocks were not given.
@@ -190,7 +193,7 @@ impl<W: Write> Frame<W> {
             Some(part) => *part = Part::Given(Some(blocks)),
             None => self.early.push_back(blocks),
         }
-        self.put()
+        self.put_given()
     }
 
     /// Ends the frame, once all blocks were given.
@@ -207,21 +210,20 @@ impl<W: Write> Frame<W> {
         Ok(self.out)
     }
 
-    /// Puts into a run.
+    /// Puts into a run. What becomes of it does not depend on how many bytes come at a time.
     fn run(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        if self.fed == 0 && self.run.len() + bytes.len() <= SHORT {
-            self.run.extend_from_slice(bytes);
-            return Ok(());
-        }
-        let start = std::mem::take(&mut self.run);
-        if !start.is_empty() {
-            self.room()?;
-            self.blocks.feed(&start, false, Effort::Full)?;
-            self.fed = start.len() as u64;
-        }
         while !bytes.is_empty() {
             if self.fed == 0 {
+                if self.run.len() + bytes.len() <= SHORT {
+                    self.run.extend_from_slice(bytes);
+                    return Ok(());
+                }
                 self.room()?;
+                let start = std::mem::take(&mut self.run);
+                if !start.is_empty() {
+                    self.blocks.feed(&start, false, Effort::Full)?;
+                    self.fed = start.len() as u64;
+                }
             }
             let most = usize::try_from(job(self.level) - self.fed).unwrap_or(usize::MAX);
             let (part, rest) = bytes.split_at(bytes.len().min(most));
@@ -279,6 +281,14 @@ impl<W: Write> Frame<W> {
         Ok(true)
     }
 
+    /// Puts out blocks that were given, and waits for those made here that stand before them: all that is given would wait as well,
+    /// and nobody else takes them until more runs are under way than encoders.
+    fn put_given(&mut self) -> io::Result<()> {
+        self.put()?;
+        while matches!(self.parts.front(), Some(Part::Own(None))) && self.take()? {}
+        Ok(())
+    }
+
     /// Puts out what is there.
     fn put(&mut self) -> io::Result<()> {
         while let Some(part) = self.parts.front() {
@@ -294,7 +304,15 @@ impl<W: Write> Frame<W> {
 }
 
 impl<W: Write> Write for Frame<W> {
+    /// Takes no more at a time than is left of the file that was announced.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = match self.way {
+            Way::Run => bytes.len(),
+            Way::Pieces(cut) => {
+                usize::try_from(cut.left).map_or(bytes.len(), |left| bytes.len().min(left))
+            }
+        };
+        let bytes = &bytes[..taken];
         self.sum.write(bytes);
         match self.way {
             Way::Run => self.run(bytes)?,
@@ -305,7 +323,7 @@ impl<W: Write> Write for Frame<W> {
                         if last {
                             self.parts.push_back(Part::Given(self.early.pop_front()));
                         }
-                        return self.put();
+                        return self.put_given();
                     }
                     if !self.blocks.is_fed() {
                         self.room()?;
@@ -376,12 +394,20 @@ mod tests {
 
     fn write(parts: &[(Vec<u8>, bool)], threads: usize, chunk: usize) -> Vec<u8> {
         let mut frame = Frame::new(Vec::new(), LEVEL, threads).unwrap();
+        let put = |frame: &mut Frame<Vec<u8>>, bytes: &mut Vec<u8>| {
+            bytes.chunks(chunk).for_each(|bytes| frame.write_all(bytes).unwrap());
+            bytes.clear();
+        };
+        // The end of a file and what is behind it may come at once.
+        let mut waiting = Vec::new();
         for (bytes, file) in parts {
             if *file {
+                put(&mut frame, &mut waiting);
                 frame.file(&bytes[..bytes.len().min(128)], bytes.len() as u64, false).unwrap();
             }
-            bytes.chunks(chunk).for_each(|bytes| frame.write_all(bytes).unwrap());
+            waiting.extend_from_slice(bytes);
         }
+        put(&mut frame, &mut waiting);
         frame.finish().unwrap()
     }
 
@@ -398,6 +424,20 @@ mod tests {
         let mut damaged = frame;
         *damaged.last_mut().unwrap() ^= 1;
         assert!(zstd::decode_all(&damaged[..]).is_err());
+    }
+
+    #[test]
+    fn a_frame_follows_from_its_content_however_that_comes() {
+        // A run that fills its most, and leaves so little that it stands as it is.
+        let most = usize::try_from(job(LEVEL)).unwrap();
+        for rest in [1, 5, SHORT, SHORT + 1] {
+            let parts = [(text(8, most + rest), false)];
+            let frame = write(&parts, 1, usize::MAX);
+            assert!(zstd::decode_all(&frame[..]).unwrap() == parts[0].0);
+            for chunk in [1 << 18, 100_003, most] {
+                assert!(write(&parts, 2, chunk) == frame, "{rest} {chunk}");
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod cached;
 mod capabilities;
 pub mod compat;
 pub mod compress;
+mod compress_beside;
 pub mod deb;
 pub mod elfdeps;
 mod files;

@@ -25,7 +25,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded, u
 use super::ahead::{CHUNK, Content, Piece};
 use super::compress::shared_level;
 use super::files;
-use super::frame::{self, Cut, Way};
+use super::frame::{self, Cut, LARGE, Way};
 use super::render::Templates;
 use super::spec::Package;
 use super::{Options, Report, deb, rpm};
@@ -273,9 +273,11 @@ impl<'a> Give<'a> {
         let streamed = self.shared.streamed.contains(path);
         self.nth += usize::from(streamed);
         self.begun = streamed.then_some(size);
-        if !streamed {
+        if !streamed && size >= LARGE {
             // This writer is busy with it, and the other one would wait.
             self.settle(take)?;
+            // Its own encoders take as much memory.
+            self.pieces.iter_mut().for_each(|pieces| pieces.encoders.shed(0));
         }
         Ok(streamed)
     }
@@ -363,7 +365,9 @@ impl Take<'_> {
     ) -> Result<()> {
         if !self.shared.streamed.contains(content.path) {
             return files::copy(&self.shared.place(*content), buffer, |bytes| {
-                take(Piece::Content { bytes, shared: false })
+                take(Piece::Content { bytes, shared: false })?;
+                // What is before it waits for them, and all of it behind that.
+                self.blocks_there(take)
             });
         }
         self.nth += 1;
@@ -385,11 +389,15 @@ impl Take<'_> {
             if let Some(buffer) = Arc::into_inner(bytes) {
                 self.buffers.give_back(buffer);
             }
-            for blocks in self.blocks.iter().flat_map(Receiver::try_iter) {
-                take(Piece::Blocks(blocks))?;
-            }
+            self.blocks_there(take)?;
         }
         Ok(())
+    }
+
+    /// Gives the blocks that have come.
+    fn blocks_there(&self, take: Sink<'_>) -> Result<()> {
+        let mut come = self.blocks.iter().flat_map(Receiver::try_iter);
+        come.try_for_each(|blocks| take(Piece::Blocks(blocks)))
     }
 
     /// Gives the blocks that did not come so far: to be called behind the last file.

@@ -1,5 +1,6 @@
 //! Comparing contents, so that what two shards both have is known to be the same.
 
+use std::cmp::Ordering;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -147,10 +148,10 @@ fn plans(a: &Arc<KpackPlan>, b: &Arc<KpackPlan>) -> Result<Option<String>> {
     let name = |kernel: &crate::tree::PlannedKernel| format!("{}#{}", kernel.name, kernel.co_index);
     let (mut left_open, mut right_open) = (None, None);
     for (first, second) in a.kernels().iter().zip(b.kernels()) {
-        let (left, right) = (name(first), name(second));
-        if left != right {
-            let lone = left.min(right);
-            return Ok(Some(format!("the first differing kernel is {lone}: only one has it")));
+        match (&first.name, first.co_index).cmp(&(&second.name, second.co_index)) {
+            Ordering::Equal => {}
+            Ordering::Less => return Ok(Some(lone(&name(first)))),
+            Ordering::Greater => return Ok(Some(lone(&name(second)))),
         }
         let (x, y) = (&first.code_object, &second.code_object);
         let equal = x.size() == y.size() && {
@@ -162,7 +163,7 @@ fn plans(a: &Arc<KpackPlan>, b: &Arc<KpackPlan>) -> Result<Option<String>> {
             streams(&mut s, &mut t).map_err(cannot)?
         };
         if !equal {
-            return Ok(Some(format!("the first differing kernel is {left}")));
+            return Ok(Some(format!("the first differing kernel is {}", name(first))));
         }
     }
     Ok(longer(a.kernels().get(b.kernels().len()), b.kernels().get(a.kernels().len()), name))
@@ -183,9 +184,10 @@ fn kpacks(a: &InputFile, b: &InputFile) -> Result<Option<String>> {
     let right = Archive::open(&file_b).map_err(bad(b.path()))?;
     let name = |e: &crate::kpack::reader::Entry| format!("{} ({})", e.name(), e.isa);
     for (x, y) in left.entries().iter().zip(right.entries()) {
-        if name(x) != name(y) {
-            let lone = name(x).min(name(y));
-            return Ok(Some(format!("the first differing kernel is {lone}: only one has it")));
+        match (&x.binary, x.co_index, &x.isa).cmp(&(&y.binary, y.co_index, &y.isa)) {
+            Ordering::Equal => {}
+            Ordering::Less => return Ok(Some(lone(&name(x)))),
+            Ordering::Greater => return Ok(Some(lone(&name(y)))),
         }
         let equal = x.original_size == y.original_size && {
             let mut s = left.open_entry(x).map_err(bad(a.path()))?;
@@ -201,7 +203,11 @@ fn kpacks(a: &InputFile, b: &InputFile) -> Result<Option<String>> {
 }
 
 fn longer<T>(a: Option<&T>, b: Option<&T>, name: impl Fn(&T) -> String) -> Option<String> {
-    a.or(b).map(|lone| format!("the first differing kernel is {}: only one has it", name(lone)))
+    a.or(b).map(|one| lone(&name(one)))
+}
+
+fn lone(kernel: &str) -> String {
+    format!("the first differing kernel is {kernel}: only one has it")
 }
 
 /// Whether two streams give the same bytes.

@@ -4,7 +4,9 @@
 //! under that place. Where a build job links other files, or in another order (sources that are for some GPUs only
 //! are common), its kernels stand where the primary shard's host code looks for others, and nothing would tell
 //! before a program runs. So two things are held against each other: how many wrappers a binary has in both
-//! shards, and the names of the kernels in each place.
+//! shards, and the names of the kernels in each place. Units that were linked to one code object (`-fgpu-rdc`) are
+//! registered once, by the first of them, so a kernel of any of them is looked for in that one's place; where the code
+//! is one and the host code's units are not, each finds its own in its own place.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -180,6 +182,10 @@ fn misplaced(here: &Places, there: &Places) -> Option<String> {
     }
     for (place, names) in here {
         let Some(names) = names else { continue };
+        let is_same = |other: &u32| {
+            let other = here.get(other).and_then(Option::as_ref);
+            other.is_some_and(|other| Arc::ptr_eq(other, names))
+        };
         let expected = there.get(place).and_then(Option::as_ref);
         let mut met: BTreeMap<u32, usize> = BTreeMap::new();
         for hash in names.hashes() {
@@ -189,7 +195,9 @@ fn misplaced(here: &Places, there: &Places) -> Option<String> {
             }
         }
         let own = met.remove(place).unwrap_or_default();
-        if let Some((home, _)) = met.iter().filter(|(_, n)| **n > own).max_by_key(|(_, n)| **n) {
+        // What is one code object here is in all of its places.
+        let elsewhere = met.iter().filter(|(home, n)| **n > own && !is_same(home));
+        if let Some((home, _)) = elsewhere.max_by_key(|(_, n)| **n) {
             return Some(format!(
                 "place {place} has kernels as {}, which are in place {home} there",
                 names.first()
@@ -202,6 +210,33 @@ fn misplaced(here: &Places, there: &Places) -> Option<String> {
                 "place {place} has kernels as {}, there it has others, as {}",
                 names.first(),
                 expected.first()
+            ));
+        }
+    }
+    apart(here, there)
+}
+
+/// What is looked for in the code of several units there, and here is in the code of one, in words.
+fn apart(here: &Places, there: &Places) -> Option<String> {
+    let mut first_of: HashMap<*const KernelNames, u32> = HashMap::new();
+    for (place, names) in there {
+        let Some(names) = names else { continue };
+        let first = *first_of.entry(Arc::as_ptr(names)).or_insert(*place);
+        let Some(Some(own)) = here.get(place) else { continue };
+        let looked_in = match here.get(&first) {
+            // It names no kernels, or not all were read.
+            Some(None) => continue,
+            Some(Some(looked_in)) => looked_in.hashes(),
+            None => &[],
+        };
+        let is_lost = |hash: &u64| {
+            names.hashes().binary_search(hash).is_ok() && looked_in.binary_search(hash).is_err()
+        };
+        if own.hashes().iter().any(is_lost) {
+            return Some(format!(
+                "place {place} has kernels, as {}, that are looked for in place {first}: the units are \
+                 one code object there (-fgpu-rdc), and are not here",
+                own.first()
             ));
         }
     }

@@ -7,23 +7,25 @@
 //!
 //! Where the run has a cache, archives are taken from there, and kept there (`tree::cached`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
 
 use super::cached;
 use super::frames::Frames;
 use super::keep::Part;
 use super::kpack::{BuiltKpack, CodeObjectAt, KpackPlan, PlannedKernel};
 use super::pack::{self, Fault, How, Item, Packed, Rooms, Stored, Task, Wanted};
-use crate::buffers::Buffers;
+use crate::buffers::{Buffer, Buffers, Expected};
 use crate::error::Error;
 use crate::fatbin::bundle::Form;
 use crate::fatbin::content::Content;
 use crate::jobs::{Jobs, Queue};
-use crate::kpack::writer::{WriteError, Writer};
+use crate::kpack::writer::{Compression, WriteError, Writer};
 use crate::progress::{Monitor, Silent};
 use crate::read_at::ReadAt;
 
@@ -55,10 +57,8 @@ fn build(
     monitor: &dyn Monitor,
 ) -> Result<Vec<Vec<blake3::Hash>>, Error> {
     let (set, items) = Set::new(plans, identify, &rooms(plans, jobs))?;
-    let mut packing = Packing::new(vec![set], items.len(), jobs, monitor);
-    for item in items {
-        packing.item(0, item, None)?;
-    }
+    let mut packing = Packing::new(vec![set], items.iter(), jobs, monitor);
+    packing.items(0, items)?;
     Ok(packing.finish()?.remove(0))
 }
 
@@ -66,10 +66,8 @@ fn build(
 pub(super) fn identify(plans: &[&KpackPlan], jobs: &Jobs) -> Result<Vec<Vec<blake3::Hash>>, Error> {
     let archives = plans.iter().map(|plan| Archive::without_file(plan)).collect();
     let (set, items) = Set::of(archives, true, &rooms(&[], jobs));
-    let mut packing = Packing::new(vec![set], items.len(), jobs, &Silent);
-    for item in items {
-        packing.item(0, item, None)?;
-    }
+    let mut packing = Packing::new(vec![set], items.iter(), jobs, &Silent);
+    packing.items(0, items)?;
     Ok(packing.finish()?.remove(0))
 }
 
@@ -80,24 +78,24 @@ pub(super) type Wish<'a> = (&'a KpackPlan, &'a File, &'a Path);
 pub(super) struct Packing<'a, 'j> {
     sets: Vec<Set<'a>>,
     queue: Queue<'j, Work, Done>,
-    /// The bound on what is in flight.
-    memory: u64,
-    /// Items so far, and how many there will be: after the last one no hash waits for others.
+    /// Bundles that are being decompressed for items to come.
+    ahead: VecDeque<Receiver<Result<Option<Content>, Fault>>>,
+    /// Items so far, and how many there will be.
     items: usize,
     expected: usize,
+    /// Bundles that will be decompressed whole: after the last one no hash waits for others.
+    coming: Expected,
     /// Bundles whose hashes are still to be checked. Hashes of several together go up to eight times as
-    /// fast, and are a third of the work otherwise; so bundles wait until they are eight, or large in sum.
+    /// fast, and are a third of the work otherwise; so bundles wait until the lanes are well filled, or there is no more room.
     unchecked: Vec<(Item, Arc<Content>)>,
-    /// Bundles that were decompressed, with their sizes, as far as they may be in memory still.
-    contents: Vec<(Weak<Content>, u64)>,
     with: (&'j Jobs, &'j dyn Monitor),
 }
 
-/// Bytes of buffers that may wait for their next use.
-const BUFFERS: usize = 32 << 20;
+/// How many bundles are decompressed ahead at most.
+const AHEAD: usize = 32;
 
-/// So many eighths of the memory in flight are for bundles that were decompressed.
-const CONTENTS: u64 = 6;
+/// Bytes of buffers that may wait for their next use.
+const BUFFERS: usize = 16 << 20;
 
 /// The part of the memory in flight that frames may take until it is their turn.
 const FRAMES: u64 = 8;
@@ -108,7 +106,8 @@ pub(super) fn rooms(plans: &[Wish<'_>], jobs: &Jobs) -> Rooms {
     let beside = beside.filter(|dir| !dir.as_os_str().is_empty());
     let most = usize::try_from(jobs.in_flight() / FRAMES).unwrap_or(usize::MAX);
     Rooms {
-        buffers: Arc::new(Buffers::new(BUFFERS, usize::MAX)),
+        // What is in flight counts by its size: so no buffer is larger.
+        buffers: Arc::new(Buffers::falling(BUFFERS, 4)),
         frames: Frames::new(beside.unwrap_or(Path::new(".")), most),
     }
 }
@@ -145,17 +144,75 @@ fn take(sets: &mut [Set], done: Done, (jobs, monitor): (&Jobs, &dyn Monitor)) ->
 }
 
 impl<'a, 'j> Packing<'a, 'j> {
-    /// `expected` is the number of items that will be taken.
-    pub fn new(
+    /// `items` are those that will be taken.
+    pub fn new<'i>(
         sets: Vec<Set<'a>>,
-        expected: usize,
+        items: impl Iterator<Item = &'i Item>,
         jobs: &'j Jobs,
         monitor: &'j dyn Monitor,
     ) -> Self {
-        let queue = jobs.queue(Work::run);
-        let (memory, with) = (jobs.in_flight(), (jobs, monitor));
-        let (unchecked, contents) = (Vec::new(), Vec::new());
-        Self { sets, queue, memory, items: 0, expected, unchecked, contents, with }
+        let (mut expected, mut whole) = (0, 0);
+        for item in items {
+            expected += 1;
+            whole += usize::from(item.whole(jobs.largest_whole()).is_some());
+        }
+        Self {
+            sets,
+            queue: jobs.queue(Work::run),
+            ahead: VecDeque::new(),
+            items: 0,
+            expected,
+            coming: jobs.bundles().expect(whole),
+            unchecked: Vec::new(),
+            with: (jobs, monitor),
+        }
+    }
+
+    /// Takes items of a set, which are read from their input.
+    pub fn items(&mut self, set: usize, items: Vec<Item>) -> Result<(), Error> {
+        let done = self.try_items(set, items);
+        done.map_err(|fault| self.first(fault))
+    }
+
+    /// Bundles are decompressed ahead in the pool, as far as there is room, one after the other: what is held for one item
+    /// never waits for room for another.
+    fn try_items(&mut self, set: usize, items: Vec<Item>) -> Result<(), Fault> {
+        let most = self.with.0.largest_whole();
+        let mut items: VecDeque<Item> = items.into();
+        loop {
+            if self.ahead.is_empty()
+                && let Some(item) = items.front()
+                && let Some(size) = item.whole(most)
+            {
+                let buffer = self.buffer(size)?;
+                self.read_ahead(item, buffer);
+            }
+            while (1..AHEAD).contains(&self.ahead.len())
+                && let Some(item) = items.get(self.ahead.len())
+                && let Some(size) = item.whole(most)
+                && let Some(buffer) = self.with.0.bundles().try_lend(size, &mut self.coming)
+            {
+                self.read_ahead(item, buffer);
+            }
+            let Some(mut item) = items.pop_front() else { return Ok(()) };
+            item.number = self.items;
+            self.items += 1;
+            let read = self.ahead.pop_front().map(|read| read.recv().expect("a worker panicked"));
+            match read.transpose()?.flatten() {
+                Some(content) => self.whole(set, &item, content)?,
+                None => {
+                    // It may have to wait for room, and must not hold any then.
+                    self.ahead.clear();
+                    self.not_whole(set, item, None)?;
+                }
+            }
+        }
+    }
+
+    /// Has a bundle decompressed. It comes before what waits, so that more of them share the lanes of their hashes.
+    fn read_ahead(&mut self, item: &Item, buffer: Buffer) {
+        let item = item.clone();
+        self.ahead.push_back(self.with.0.begin(move || item.read_content(buffer)));
     }
 
     /// Takes an item of a set. Its bytes are in `part`, or read from its input.
@@ -163,7 +220,7 @@ impl<'a, 'j> Packing<'a, 'j> {
         &mut self,
         set: usize,
         mut item: Item,
-        part: Option<Part<Arc<Vec<u8>>>>,
+        part: Part<Arc<Vec<u8>>>,
     ) -> Result<(), Error> {
         item.number = self.items;
         self.items += 1;
@@ -171,68 +228,90 @@ impl<'a, 'j> Packing<'a, 'j> {
         done.map_err(|fault| self.first(fault))
     }
 
-    fn try_item(
+    fn try_item(&mut self, set: usize, item: Item, part: Part<Arc<Vec<u8>>>) -> Result<(), Fault> {
+        if let Some(size) = item.whole(self.with.0.largest_whole()) {
+            let buffer = self.buffer(size)?;
+            if let Some(content) = item.content(&part, buffer) {
+                return self.whole(set, &item, content);
+            }
+        }
+        self.not_whole(set, item, Some(part))
+    }
+
+    /// Takes an item whose bundle is not in memory whole.
+    fn not_whole(
         &mut self,
         set: usize,
         item: Item,
         part: Option<Part<Arc<Vec<u8>>>>,
     ) -> Result<(), Fault> {
-        let most = self.memory / 2;
-        self.make_room(item.content_size(most))?;
-        let Self { sets, queue, with, .. } = self;
-        let mut push = |task: Task| {
-            let cost = task.cost;
-            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
-        };
+        let most = self.with.0.in_flight() / 2;
         if item.is_plain() {
-            return push(item.task(part));
+            return self.push(set, item.task(part));
         }
         let opened;
         let file: &dyn ReadAt = match &part {
             Some(part) => part,
             None => {
-                let file = item.input.open();
-                opened = file.map_err(|e| Error::io("cannot read", item.input.path(), e))?;
+                opened = item.open()?;
                 &opened
             }
         };
-        let Some(content) = item.content(file, most) else {
-            return item.decompress(file, most, &mut push);
-        };
+        let _window = self.window(item.window())?;
+        item.decompress(file, most, &mut |task| self.push(set, task))
+    }
+
+    /// Takes an item whose bundle is in memory whole.
+    fn whole(&mut self, set: usize, item: &Item, content: Content) -> Result<(), Fault> {
         let content = Arc::new(content);
-        self.contents.push((Arc::downgrade(&content), content.len() as u64));
         // A hash is a long task that cannot be shared, so it begins before what is compressed meanwhile.
         self.unchecked.push((item.clone(), Arc::clone(&content)));
-        if self.unchecked.len() == Content::TOGETHER || self.items == self.expected {
+        let sizes = self.unchecked.iter().map(|(_, content)| content.len() as u64);
+        if Content::lanes_filled(sizes) || self.items == self.expected {
+            self.check()?;
+        }
+        item.tasks(&content, &mut |task| self.push(set, task))
+    }
+
+    fn push(&mut self, set: usize, task: Task) -> Result<(), Fault> {
+        let Self { sets, queue, with, .. } = self;
+        let cost = task.cost;
+        queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
+    }
+
+    /// Waits until there is room for a bundle of this size.
+    fn buffer(&mut self, size: usize) -> Result<Buffer, Fault> {
+        let bundles = Arc::clone(self.with.0.bundles());
+        loop {
+            if let Some(buffer) = bundles.try_lend(size, &mut self.coming) {
+                return Ok(buffer);
+            }
+            if !self.let_go()? {
+                return Ok(bundles.lend(size, &mut self.coming));
+            }
+        }
+    }
+
+    /// Waits until there is room for a decoder's window.
+    fn window(&mut self, size: u64) -> Result<Buffer, Fault> {
+        let bundles = Arc::clone(self.with.0.bundles());
+        loop {
+            if let Some(room) = bundles.try_room(size) {
+                return Ok(room);
+            }
+            if !self.let_go()? {
+                return Ok(bundles.room(size));
+            }
+        }
+    }
+
+    /// Lets go of one of the bundles that are held, or makes that it will be. Whether there was anything to do.
+    fn let_go(&mut self) -> Result<bool, Fault> {
+        if !self.unchecked.is_empty() {
             self.check()?;
         }
         let Self { sets, queue, with, .. } = self;
-        item.tasks(&content, &mut |task: Task| {
-            let cost = task.cost;
-            queue.push(Work::Pack(set, task), cost, &mut |done| take(sets, done, *with))
-        })
-    }
-
-    /// Waits until a bundle of this size can be decompressed into memory: memory that was used before costs a
-    /// third of what new memory does, which the system clears.
-    fn make_room(&mut self, size: u64) -> Result<(), Fault> {
-        if size == 0 {
-            return Ok(());
-        }
-        loop {
-            self.contents.retain(|(held, _)| held.strong_count() > 0);
-            let held: u64 = self.contents.iter().map(|(_, size)| size).sum();
-            if held == 0 || held + size <= self.memory / 8 * CONTENTS {
-                return Ok(());
-            }
-            if !self.unchecked.is_empty() {
-                self.check()?;
-            }
-            let Self { sets, queue, with, .. } = self;
-            if !queue.take_one(&mut |done| take(sets, done, *with))? {
-                return Ok(());
-            }
-        }
+        queue.take_one(&mut |done| take(sets, done, *with))
     }
 
     /// Has the hashes of bundles checked.
@@ -342,7 +421,9 @@ struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     fn new(plan: &'a KpackPlan, file: &'a File, path: &'a Path) -> Result<Self, Error> {
-        let out = BufWriter::with_capacity(256 * 1024, file);
+        // Frames come in one go; what is stored as it is goes through the buffer.
+        let size = if plan.compression() == Compression::None { 256 << 10 } else { 64 << 10 };
+        let out = BufWriter::with_capacity(size, file);
         let writer = Writer::new(out, plan.group_name(), plan.isa(), plan.compression())
             .map_err(|e| failed(path, e))?;
         Ok(Self { path, writer: Some(writer), ..Self::without_file(plan) })

@@ -57,8 +57,11 @@ pub fn write(
     // Trees that lack something: making links in them could only add faults that follow from it.
     let mut lacking = vec![false; trees.len()];
     let mut outputs = Vec::new();
-    for (i, (root, (_, tree))) in roots.iter().zip(trees).enumerate() {
-        if let Err((path, error)) = make_dirs(root, tree) {
+    // Making directories takes longer than anything that comes before the first code object: trees go side by side.
+    let places: Vec<_> = roots.iter().zip(trees.iter().map(|(_, tree)| tree)).collect();
+    let made = jobs.drive(&places, |(root, tree)| make_dirs(root, tree));
+    for (i, ((root, tree), made)) in places.iter().zip(made).enumerate() {
+        if let Err((path, error)) = made {
             faults.push(Fault { tree: i, path, error });
             lacking[i] = true;
             continue;
@@ -102,13 +105,13 @@ pub fn write(
         }
     }
     monitor.end();
-    for (i, (root, (_, tree))) in roots.iter().zip(trees).enumerate() {
-        if lacking[i] {
-            continue;
-        }
-        if let Err((path, error)) = links(root, tree).and_then(|()| finish_dirs(root, tree)) {
-            faults.push(Fault { tree: i, path, error });
-        }
+    let whole = places.into_iter().enumerate().filter(|(i, _)| !lacking[*i]);
+    let whole: Vec<_> = whole.collect();
+    let ended = jobs.drive(&whole, |(_, (root, tree))| {
+        links(root, tree).and_then(|()| finish_dirs(root, tree))
+    });
+    for ((tree, _), ended) in whole.into_iter().zip(ended) {
+        faults.extend(ended.err().map(|(path, error)| Fault { tree, path, error }));
     }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }

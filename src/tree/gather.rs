@@ -114,7 +114,7 @@ impl<'a> Gather<'a> {
         let mut sets = Vec::new();
         let mut items: BTreeMap<(u64, u64), Vec<(usize, Item)>> = BTreeMap::new();
         let beside: Vec<_> = self.sets.iter().flatten().copied().collect();
-        let (mut expected, rooms) = (0, build::rooms(&beside, jobs));
+        let rooms = build::rooms(&beside, jobs);
         let mut missing = Vec::new();
         for plans in &self.sets {
             let of_set = match jobs.cache() {
@@ -127,7 +127,6 @@ impl<'a> Gather<'a> {
             };
             missing.extend(of_set);
             let (set, of_set) = Set::new(&wanted, false, &rooms)?;
-            expected += of_set.len();
             for item in of_set {
                 let range = item.range();
                 let start = place(&item.input)?;
@@ -136,12 +135,13 @@ impl<'a> Gather<'a> {
             }
             sets.push(set);
         }
+        let all = items.values().flatten().map(|(_, item)| item);
+        let packing = Packing::new(sets, all, jobs, monitor);
         for ((start, end), items) in items {
             wants.push(Want { range: start..end, to: To::Items { items, held: Held::Not } });
         }
         wants.sort_by_key(|want| (want.range.start, want.range.end));
 
-        let packing = Packing::new(sets, expected, jobs, monitor);
         let mut passing = Passing { files, packing, held: 0, monitor };
         pass(archive, wants, &mut passing)?;
         passing.packing.finish()?;
@@ -384,7 +384,7 @@ impl Passing<'_, '_> {
                     // The last one has it to itself, so that it need not copy it.
                     let bytes = if i == last { mem::take(&mut bytes) } else { Arc::clone(&bytes) };
                     let part = Part { base, bytes, len };
-                    self.packing.item(set, item, Some(part))?;
+                    self.packing.item(set, item, part)?;
                 }
             }
             To::Items { held: Held::Sent(readings), .. } => {

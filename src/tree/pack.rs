@@ -16,9 +16,9 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, bounded};
 
 use super::frames::{Frame, FrameWriter, Frames};
-use super::input::InputFile;
+use super::input::{InputFile, OpenInput};
 use super::keep::Part;
-use crate::buffers::Buffers;
+use crate::buffers::{Buffer, Buffers};
 use crate::error::Error;
 use crate::fatbin::BundleError;
 use crate::fatbin::bundle::{Bundle, BundleEntry, Form};
@@ -212,18 +212,34 @@ impl Item {
         Task { item: self, bytes, cost }
     }
 
-    /// The content of a compressed bundle that takes at most `most` bytes, as [`Content::read`].
-    pub fn content(&self, file: &dyn ReadAt, most: u64) -> Option<Content> {
-        Content::read(&self.bundle, file, most, &self.rooms.buffers)
+    /// The bytes that its bundle takes in memory, where it is compressed and best decompressed whole: at most `most`.
+    pub fn whole(&self, most: u64) -> Option<usize> {
+        let size = Content::size(&self.bundle).filter(|size| *size <= most)?;
+        usize::try_from(size).ok()
     }
 
-    /// About the bytes that [`Self::content`] will take.
-    pub fn content_size(&self, most: u64) -> u64 {
+    /// The content of such a bundle, as [`Content::read`]; `file` is its input, or as much of it as [`Self::range`] says, at its
+    /// place.
+    pub fn content(&self, file: &dyn ReadAt, buffer: Buffer) -> Option<Content> {
+        Content::read(&self.bundle, file, buffer)
+    }
+
+    /// The same; it opens its input.
+    pub fn read_content(&self, buffer: Buffer) -> Result<Option<Content>, Fault> {
+        Ok(self.content(&self.open()?, buffer))
+    }
+
+    /// Opens its input.
+    pub fn open(&self) -> Result<OpenInput<'_>, Fault> {
+        let file = self.input.open();
+        Ok(file.map_err(|e| Error::io("cannot read", self.input.path(), e))?)
+    }
+
+    /// What a decoder keeps in memory of its bundle at most while that streams, in bytes.
+    pub fn window(&self) -> u64 {
         match &self.bundle.form {
-            Form::Compressed(header) if header.uncompressed_size <= most => {
-                header.uncompressed_size
-            }
-            _ => 0,
+            Form::Compressed(header) => header.window(),
+            Form::Plain => 0,
         }
     }
 
@@ -238,8 +254,9 @@ impl Item {
         for wanted in wanted {
             let size = self.bundle.entries[wanted.entry].size;
             let bytes = Bytes::Of(Arc::clone(content));
-            let frame = if wanted.how.compression == Compression::None { size } else { size / 2 };
-            push(Task { item: self.only(wanted), bytes, cost: size.saturating_add(frame) })?;
+            // The code object is in the content, and waits there.
+            let cost = if wanted.is_stored() { 0 } else { size / 2 };
+            push(Task { item: self.only(wanted), bytes, cost })?;
         }
         Ok(())
     }

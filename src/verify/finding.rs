@@ -24,7 +24,7 @@ pub struct About {
     pub id: &'static str,
     /// Number of the invariant that it belongs to.
     pub invariant: u8,
-    /// How bad its findings are.
+    /// How bad its findings are, but for [`Check::NeededMissing`], whose can be warnings too.
     pub severity: Severity,
     /// What the user is spared.
     pub protects: &'static str,
@@ -436,6 +436,11 @@ impl Finding {
             cause: about.cause,
             mend: about.mend,
         }
+    }
+
+    /// Makes a warning of it.
+    pub(super) fn warning(self) -> Self {
+        Self { severity: Severity::Warning, ..self }
     }
 
     /// Says more closely than the check where it comes from, and what to do.

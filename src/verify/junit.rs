@@ -1,5 +1,6 @@
 //! The report as a JUnit file, which CI systems show: a test suite for each invariant, a test case for
-//! each artifact that has findings of it, and one for the others together.
+//! each artifact that has findings of it, and one for the others together. What was accepted is a test case that was
+//! skipped, with the reason.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,14 +19,29 @@ pub fn junit(report: &Report, warnings_as_errors: bool) -> String {
         for finding in report.findings.iter().filter(|f| f.invariant == summary.invariant) {
             cases.entry(&finding.artifact).or_default().push(finding);
         }
+        let invariant = summary.invariant;
+        let allowed = report.allowed.iter().filter(|one| one.finding.invariant == invariant);
+        let allowed: Vec<_> = allowed.collect();
         let failed = cases.values().flatten().filter(|finding| failing(finding)).count();
         let _ = writeln!(
             text,
-            "  <testsuite name=\"{} {}\" tests=\"{}\" failures=\"{failed}\">",
-            summary.invariant,
+            "  <testsuite name=\"{invariant} {}\" tests=\"{}\" failures=\"{failed}\" skipped=\"{}\">",
             escape(summary.holds),
-            cases.len().max(1),
+            cases.len().max(1) + allowed.len(),
+            allowed.len(),
         );
+        for allowed in allowed {
+            let finding = &allowed.finding;
+            let _ = writeln!(
+                text,
+                "    <testcase classname=\"verify\" name=\"{} {}\">\n      \
+                 <skipped message=\"allowed: {}\">{}</skipped>\n    </testcase>",
+                finding.id,
+                escape(&finding.place()),
+                escape(&allowed.reason),
+                escape(&body(finding)),
+            );
+        }
         if cases.is_empty() {
             let _ = writeln!(text, "    <testcase classname=\"verify\" name=\"all artifacts\"/>");
         }
@@ -39,23 +55,21 @@ pub fn junit(report: &Report, warnings_as_errors: bool) -> String {
                 } else {
                     String::new()
                 };
-                let body = format!(
-                    "{}: {}\nfound: {}\nexpected: {}\nlikely cause: {}\nmend: {}",
-                    finding.id,
-                    finding.file,
-                    finding.message,
-                    finding.expected,
-                    finding.cause,
-                    finding.mend
-                );
-                let _ =
-                    writeln!(text, "      <{element}{attributes}>{}</{element}>", escape(&body));
+                let body = escape(&body(finding));
+                let _ = writeln!(text, "      <{element}{attributes}>{body}</{element}>");
             }
             let _ = writeln!(text, "    </testcase>");
         }
         let _ = writeln!(text, "  </testsuite>");
     }
     text + "</testsuites>\n"
+}
+
+fn body(finding: &Finding) -> String {
+    let Finding { id, file, message, expected, cause, mend, .. } = finding;
+    format!(
+        "{id}: {file}\nfound: {message}\nexpected: {expected}\nlikely cause: {cause}\nmend: {mend}"
+    )
 }
 
 /// Text as XML takes it: markup escaped, and control characters, which XML has no way to write, shown

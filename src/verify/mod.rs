@@ -74,6 +74,9 @@ pub struct Options<'a> {
     /// SONAMEs of libraries that may come from elsewhere, beside those of the base system. Where there
     /// is any, they are all: what else is needed and not there is an error.
     pub external: Vec<Glob>,
+    /// SONAMEs that come from elsewhere as well, as a packages file says of some: what is neither here nor
+    /// there is a warning still.
+    pub known_external: Vec<Glob>,
 }
 
 impl Default for Options<'_> {
@@ -84,6 +87,7 @@ impl Default for Options<'_> {
             source: None,
             allow: Vec::new(),
             external: Vec::new(),
+            known_external: Vec::new(),
         }
     }
 }
@@ -175,6 +179,11 @@ const INVARIANTS: [(u8, &str); 8] = [
     (8, "packages are whole, and their relations closed"),
 ];
 
+/// What must hold by the invariant of a number, in short; empty for a number that none has.
+pub fn invariant(number: u8) -> &'static str {
+    INVARIANTS.iter().find(|(n, _)| *n == number).map_or("", |(_, holds)| holds)
+}
+
 /// An artifact with what was found out about its files.
 struct Checked<'a> {
     artifact: &'a ArtifactTree,
@@ -256,12 +265,7 @@ fn verify(
         let run = (jobs, monitor);
         source::check(&checked, shards, &options.databases, options.config, run, &mut findings)?;
     }
-    let needs = needed::check(&checked, options.source, &options.external, &mut findings);
-    for ExternalNeed { soname, needed_by, files } in &needs {
-        let more = if *files > 1 { format!(" and {} more", files - 1) } else { String::new() };
-        monitor
-            .detail(&format!("{soname} is not among the artifacts; needed by {needed_by}{more}"));
-    }
+    let needs = needed::check(&checked, options, None, &mut findings);
     let invariants: &[u8] =
         if options.source.is_some() { &[1, 2, 3, 4, 5, 6, 7] } else { &[1, 2, 3, 4, 5, 6] };
     Ok(report(&checked, (bytes, needs), findings, options, invariants))

@@ -7,19 +7,22 @@
 //!
 //! A library that no artifact brings is another matter: a build is packaged in pieces, and one piece
 //! cannot know the rest. It is an error where it is known to be wrong: the input brings it, or the
-//! caller has named all that may come from elsewhere. Otherwise it is listed by the report.
+//! caller has named all that may come from elsewhere. Otherwise it is a warning, one for each library
+//! however many files need it. Packages say by their relations who has it: there it is one where nobody is asked
+//! for it, and else only listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 
-use super::Checked;
 use super::file::Facts;
 use super::finding::{Check, Finding};
 use super::host::ProgramFacts;
 use super::layout::{Installed, installed_path};
+use super::{Checked, Options};
 use crate::artifact::Shard;
+use crate::progress::Monitor;
 use crate::tree::TreePath;
 
 /// The base system's libraries.
@@ -32,7 +35,15 @@ const SYSTEM: [&str; 6] =
 
 /// Whether every system has a library of this name.
 pub(super) fn is_base(soname: &str) -> bool {
-    Externals::new(&[]).has(soname)
+    Externals::new(&[], &[]).has(soname)
+}
+
+/// Says who needs the libraries that are only listed.
+pub(super) fn tell(needs: &[ExternalNeed], monitor: &dyn Monitor) {
+    for ExternalNeed { soname, needed_by, files } in needs {
+        let more = if *files > 1 { format!(" and {} more", files - 1) } else { String::new() };
+        monitor.detail(&format!("{soname} is in no package; needed by {needed_by}{more}"));
+    }
 }
 
 /// A library that comes from elsewhere.
@@ -55,7 +66,8 @@ struct Externals {
 }
 
 impl Externals {
-    fn new(named: &[Glob]) -> Self {
+    /// `named` are all that may come from elsewhere, where there is any; `known` are some.
+    fn new(named: &[Glob], known: &[Glob]) -> Self {
         let lines = BASE.lines().map(str::trim);
         let base = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         let set = |globs: &mut dyn Iterator<Item = Glob>| {
@@ -67,7 +79,7 @@ impl Externals {
         };
         Self {
             base: set(&mut base.filter_map(|line| Glob::new(line).ok())),
-            named: set(&mut named.iter().cloned()),
+            named: set(&mut named.iter().chain(known).cloned()),
             all: !named.is_empty(),
         }
     }
@@ -77,14 +89,86 @@ impl Externals {
     }
 }
 
-/// Finds what each program needs; returns what no artifact brings and no list names.
+/// Whether a package (its file) has a relation to something outside of the set that can bring a library.
+pub(super) type Asks<'a> = &'a dyn Fn(&str, &str) -> bool;
+
+/// The files that need a library which nobody brings.
+#[derive(Default)]
+struct Needing<'c> {
+    /// The first, as artifact and path.
+    first: Option<(&'c str, &'c TreePath)>,
+    all: usize,
+    /// The first of those that ask nobody for it.
+    asking_nobody: Vec<(&'c str, &'c TreePath)>,
+    all_asking_nobody: usize,
+    /// What is missing is an error of each file already.
+    told: bool,
+}
+
+/// How many of the files that need a library are named.
+const NAMED: usize = 4;
+
+impl<'c> Needing<'c> {
+    fn add(&mut self, label: &'c str, path: &'c TreePath, asks: bool) {
+        self.first.get_or_insert((label, path));
+        self.all += 1;
+        if !asks {
+            self.all_asking_nobody += 1;
+            if self.asking_nobody.len() < NAMED {
+                self.asking_nobody.push((label, path));
+            }
+        }
+    }
+
+    /// One warning for a library that may come from elsewhere or was left out.
+    fn warning(&self, soname: &str, packaged: bool) -> Option<Finding> {
+        let ((artifact, path), others) = self.asking_nobody.split_first()?;
+        let mut message = if packaged {
+            format!(
+                "needs `{soname}`, which no package of the set brings, and asks none from elsewhere for it"
+            )
+        } else {
+            format!("needs `{soname}`, which no artifact brings")
+        };
+        if !others.is_empty() {
+            let names: Vec<_> =
+                others.iter().map(|(label, path)| format!("{label}/{path}")).collect();
+            let so_do = if self.all_asking_nobody == 2 { "so does" } else { "so do" };
+            message = format!("{message}; {so_do} {}", names.join(", "));
+            let more = self.all_asking_nobody - self.asking_nobody.len();
+            if more > 0 {
+                message = format!("{message} and {more} more");
+            }
+        }
+        let expected = if packaged {
+            format!(
+                "the library in a package of the set, a relation to the one that has it, or --external '{soname}'"
+            )
+        } else {
+            format!(
+                "the library in one of the artifacts, or that it comes from elsewhere: --external '{soname}'"
+            )
+        };
+        let path = path.to_string();
+        let finding = Finding::new(Check::NeededMissing, artifact, &path, message, expected);
+        Some(finding.warning().told(
+            "the library was left out, or comes from elsewhere and nobody has said so",
+            "bring the library, or name all that come from elsewhere with --external GLOB; those in `externals` of the \
+             packages file count with --packages FILE",
+        ))
+    }
+}
+
+/// Finds what each program needs; returns what no artifact brings and no list names. `asks` is of packages, which are
+/// not held against an input.
 pub(super) fn check(
     checked: &[Checked],
-    source: Option<&[Shard]>,
-    external: &[Glob],
+    options: &Options,
+    asks: Option<Asks>,
     findings: &mut Vec<Finding>,
 ) -> Vec<ExternalNeed> {
-    let externals = Externals::new(external);
+    let source = if asks.is_some() { None } else { options.source };
+    let externals = Externals::new(&options.external, &options.known_external);
     let layout = Installed::of(checked, 0..checked.len());
     // By name, since the loader goes by it, and by SONAME, under which one that is loaded is known.
     let mut brought: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -101,9 +185,8 @@ pub(super) fn check(
         }
     }
     let input = source.map(names).unwrap_or_default();
-    let mut elsewhere: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+    let mut elsewhere: BTreeMap<&str, Needing> = BTreeMap::new();
     for (artifact, path, program) in programs(checked) {
-        let place = format!("{}/{path}", artifact.label);
         let mut add = |check, message: String, expected: String| {
             let file = path.to_string();
             findings.push(Finding::new(check, &artifact.label, &file, message, expected));
@@ -126,28 +209,34 @@ pub(super) fn check(
                 }
                 None if externals.has(soname) => {}
                 None => {
+                    let needing = elsewhere.entry(soname).or_default();
+                    let asked = asks.is_some_and(|asks| asks(&artifact.label, soname));
+                    needing.add(&artifact.label, path, asked);
                     if let Some(origin) = input.get(soname) {
                         add(
                             Check::NeededMissing,
                             format!("needs `{soname}`, which no artifact brings"),
                             format!("the library that the input has at {origin}"),
                         );
+                        needing.told = true;
                     } else if externals.all {
                         add(
                             Check::NeededMissing,
                             format!("needs `{soname}`, which no artifact brings"),
                             "a library of these artifacts, or one that --external names".to_owned(),
                         );
+                        needing.told = true;
                     }
-                    elsewhere.entry(soname).or_insert_with(|| (place.clone(), 0)).1 += 1;
                 }
             }
         }
     }
-    let need = |(soname, (needed_by, files)): (&str, (String, usize))| ExternalNeed {
+    let untold = elsewhere.iter().filter(|(_, needing)| !needing.told);
+    findings.extend(untold.filter_map(|(soname, needing)| needing.warning(soname, asks.is_some())));
+    let need = |(soname, needing): (&str, Needing)| ExternalNeed {
         soname: soname.to_owned(),
-        needed_by,
-        files,
+        needed_by: needing.first.map(|(label, path)| format!("{label}/{path}")).unwrap_or_default(),
+        files: needing.all,
     };
     elsewhere.into_iter().map(need).collect()
 }
@@ -230,13 +319,44 @@ mod tests {
         for line in lines {
             assert!(Glob::new(line).is_ok(), "{line}");
         }
-        let externals = Externals::new(&[]);
-        for (name, base) in
-            [("libc.so.6", true), ("libgfortran.so.5", true), ("libamdhip64.so.6", false)]
-        {
+        let externals = Externals::new(&[], &[]);
+        for (name, base) in [
+            ("libc.so.6", true),
+            ("libgfortran.so.5", true),
+            ("libdrm_amdgpu.so.1", true),
+            ("libamdhip64.so.6", false),
+            ("librocm_sysdeps_z.so.1", false),
+            ("libssl.so.3", false),
+        ] {
             assert_eq!(externals.has(name), base, "{name}");
         }
-        let named = Externals::new(&[Glob::new("libamdhip64.so.*").unwrap()]);
+        let named = Externals::new(&[Glob::new("libamdhip64.so.*").unwrap()], &[]);
         assert!(named.has("libamdhip64.so.6") && named.has("libm.so.6"));
+    }
+
+    /// Every library of the list is in all tables of distributions that packages are made for, and its
+    /// package counts as the base system's too.
+    #[test]
+    fn the_list_is_what_distributions_have() {
+        use crate::package::Format;
+        use crate::verify::packages::is_system;
+        let lines = BASE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for table in [
+            include_str!("../package/elfdeps/tables/debian12.txt"),
+            include_str!("../package/elfdeps/tables/debian13.txt"),
+        ] {
+            let libraries: BTreeMap<&str, &str> = table
+                .lines()
+                .filter_map(|line| {
+                    let mut words = line.strip_prefix("library ")?.split(' ');
+                    Some((words.next()?, words.nth(1)?))
+                })
+                .collect();
+            for line in lines.clone().filter(|line| !line.contains('*')) {
+                let package = libraries.get(line).unwrap_or_else(|| panic!("{line} is not in it"));
+                assert!(is_system(package, Format::Deb), "{line}: {package}");
+                assert!(is_system(&format!("{line}()(64bit)"), Format::Rpm), "{line}");
+            }
+        }
     }
 }

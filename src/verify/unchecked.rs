@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::buffers::Buffers;
 use crate::fatbin::BundleError;
-use crate::fatbin::bundle::{Bundle, Form};
+use crate::fatbin::bundle::Bundle;
 use crate::fatbin::content::{self, Content};
 use crate::read_at::ReadAt;
 
@@ -51,13 +51,10 @@ impl Unchecked {
         r: &dyn ReadAt,
         look: impl FnOnce(&Content) -> T,
     ) -> Option<T> {
-        let Form::Compressed(header) = &bundle.form else { return None };
-        let size = header.uncompressed_size;
-        if size > self.most / 3 {
-            return None;
-        }
+        let size = Content::size(bundle).filter(|size| *size <= self.most / 3)?;
+        let room = usize::try_from(size).ok()?;
         self.make_room(size);
-        let Some(content) = Content::read(bundle, r, size, &self.buffers) else {
+        let Some(content) = Content::read(bundle, r, self.buffers.lend(room)) else {
             self.lock().held -= size;
             self.changed.notify_all();
             return None;

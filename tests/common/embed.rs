@@ -115,6 +115,11 @@ pub fn compress(version: Ccob, zstd: bool, plain: &[u8]) -> Vec<u8> {
         encoder.write_all(plain).unwrap();
         encoder.finish().unwrap()
     };
+    compressed(version, zstd, plain, &stream)
+}
+
+/// The compressed bundle with this stream.
+pub fn compressed(version: Ccob, zstd: bool, plain: &[u8], stream: &[u8]) -> Vec<u8> {
     let mut bytes = b"CCOB".to_vec();
     bytes.extend((version as u16).to_le_bytes());
     bytes.extend(u16::from(zstd).to_le_bytes());

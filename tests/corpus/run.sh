@@ -7,8 +7,8 @@
 # small  the artifacts of DIR/shards/bookworm and DIR/shards/wheels; all: those of every shard
 # DIR    the corpus, which is only read. OPTIONs go to `gfxpack split`, as --compression none.
 #
-# For each artifact: `gfxpack split` under time(1); `gfxpack verify`, if there is such a command; the trees laid
-# over one root; check/kernels.py, which finds each code object of the original again, byte for byte; and for
+# For each artifact: `gfxpack split` under time(1); `gfxpack verify` of that, and of what `gfxpack recombine` makes of it by
+# drafted groups, against the artifact, which must raise nothing, not a warning; the split trees laid over one root; check/kernels.py, which finds each code object of the original again, byte for byte; and for
 # each converted file before_after.py: no new complaint of eu-elflint or readelf, and what loaded before loads
 # after. In the end the corpus must be as it was: names, sizes, inodes, modes, times of all, digests of files
 # under 100 MB. Prints a Markdown table; exits 1 if anything is wrong.
@@ -119,6 +119,21 @@ lay() {
 
 mib() { awk -v bytes="$1" 'BEGIN { printf "%.1f", bytes / 1048576 }'; }
 
+# What the libraries need of each other and of libraries that are not the base system's.
+externals=(libamdhip64 libroctx64 librocblas librocrand libhipblas libhipblaslt libsqlite3 libfmt)
+
+raises_nothing() { # raises_nothing TREES OPTION...
+  local library named=() trees=$1
+  shift
+  for library in "${externals[@]}"; do
+    named+=(--external "$library.so.*")
+  done
+  "$gfxpack" verify --warnings-as-errors "${named[@]}" --artifacts-dir "$trees" "$@" >"$work/verify.log" 2>&1 || {
+    cat "$work/verify.log" >&2
+    return 1
+  }
+}
+
 # one ARTIFACT: sets `row`; what is wrong goes to standard error and into the verdict.
 one() {
   local artifact=$1 name shard prefix out root size summary
@@ -126,9 +141,10 @@ one() {
   name=$(basename "$artifact")
   prefix=${name%_*}
   shard=$(basename "$(dirname "$artifact")")
-  out=$work/out root=$work/root
-  rm -rf "$out" "$root"
-  mkdir "$root"
+  out=$work/split/$shard root=$work/root
+  rm -rf "$work/split" "$work/shards" "$work/recombined" "$root"
+  mkdir -p "$root" "$work/split" "$work/shards/$shard"
+  ln -s "$(realpath "$artifact")" "$work/shards/$shard/$name"
   size=$(du -sb --apparent-size "$artifact" | cut -f1)
   echo "== $shard/$name" >&2
 
@@ -142,12 +158,16 @@ one() {
     return
   fi
   read -r wall user resident <"$work/time"
-  if "$gfxpack" verify --help >/dev/null 2>&1; then
-    "$gfxpack" verify --artifacts-dir "$out" >"$work/verify.log" 2>&1 || {
-      cat "$work/verify.log" >&2
-      faults+=("verify")
-    }
+  raises_nothing "$out" --source "$work/shards/$shard" || faults+=("verify")
+  if "$gfxpack" discover "$work/shards" --write-config "$work/groups.json" >"$work/recombine.log" 2>&1 &&
+    "$gfxpack" recombine --input-shards-dir "$work/split" --config "$work/groups.json" \
+      --output-dir "$work/recombined" >>"$work/recombine.log" 2>&1; then
+    raises_nothing "$work/recombined" --config "$work/groups.json" --source "$work/shards" || faults+=("verify recombined")
+  else
+    cat "$work/recombine.log" >&2
+    faults+=("recombine")
   fi
+  rm -rf "$work/recombined" "$work/groups.json"
 
   local tree
   for tree in "$out"/*/; do
@@ -202,7 +222,7 @@ for artifact in "${artifacts[@]}"; do
   one "$artifact"
   rows+=("$row")
 done
-rm -rf "$work/out" "$work/root"
+rm -rf "$work/split" "$work/shards" "$work/recombined" "$work/root"
 fingerprint "$work/after"
 
 echo '| artifact | MiB | fat files | wrappers | code objects | MiB of them | other files | split: wall / user s | max RSS MiB | kpack MiB | verdict |'

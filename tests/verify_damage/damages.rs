@@ -123,8 +123,10 @@ pub const DAMAGES: &[Damage<On>] = damages! {
     "marker with a letter of a key changed" BOTH "marker" |v| v.replace(LIB, ".rocm_kpack_ref", "kernel_name", "kernel_nome");
     "marker names another library" BOTH "marker-name" |v| v.replace(LIB, ".rocm_kpack_ref", "librocblas.so.5.2", "librocblas.so.5.3");
     "converted library renamed" BOTH "marker-name" |v| v.rename(LIB, "blas_lib_generic/math-libs/BLAS/rocBLAS/stage/lib/librocblas.so.6.0");
+    "library deleted with its links that another needs: a warning" BOTH "needed-missing" |v| delete_rocblas(v);
     "library deleted with its links that another needs" SOURCE "needed-missing" |v| delete_rocblas(v);
     "library deleted with its links that another needs" EXTERNALS "needed-missing" |v| delete_rocblas(v);
+    "library asks for one that nobody names: a warning" BOTH "needed-missing" |v| v.replace(SUPPORT, ".dynstr", "libc.so.6", "libd.so.6");
     "library asks for one that nobody names" EXTERNALS "needed-missing" |v| v.replace(SUPPORT, ".dynstr", "libc.so.6", "libd.so.6");
     "library moved to where the loader does not look" BOTH "needed-unreachable" |v| {
         for name in ["librocblas.so.5.2", "librocblas.so.5", "librocblas.so"] {
@@ -221,6 +223,11 @@ pub const DAMAGES: &[Damage<On>] = damages! {
         let rocblas = |k: &Kernel| k.binary.contains("librocblas");
         foreign_tree(v, "gfx11-generic", 0x54 | 1 << 24, rocblas);
         for isa in ["gfx1100", "gfx1101", "gfx1102"] { v.rebuild(isa, |k| k.retain(|k| !rocblas(k))) }
+    };
+    "code of a processor hidden by an archive for a feature of it" SPLIT "kernel-hidden" |v| {
+        let rocblas = |k: &Kernel| k.binary.contains("librocblas");
+        foreign_tree(v, "gfx90a", 0x53f, rocblas);
+        foreign_tree(v, "gfx90a:xnack+", 0x53f | 0x200, |k| !rocblas(k));
     };
 
     "host library in a device tree" BOTH "host-in-device-tree" |v| v.copy(SUPPORT, &format!("{}/{ROCBLAS}/lib/libextra.so.1", v.tree_of("gfx1100")));

@@ -16,9 +16,11 @@ pub(super) mod signature;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::thread;
 
 use super::ahead::{self, Piece};
 use super::compress::{Compression, Encoder};
+use super::compress_beside::Encoding;
 use super::files;
 use super::render::{self, Templates};
 use super::spec::{Arch, Package};
@@ -279,14 +281,35 @@ fn write_payload(
     list: &[Listed<'_>],
     stripped: bool,
     options: &Options,
-    mut take: Option<&mut Take<'_>>,
+    take: Option<&mut Take<'_>>,
     out: &mut File,
     monitor: &dyn Monitor,
 ) -> Result<(Digests, u64, u64)> {
     let failed = |e: io::Error| Errors::from(files::cannot_write(package, Format::Rpm, e));
     let compressed = Tee::new(BufWriter::with_capacity(1 << 18, out));
     let encoder = Encoder::new(compressed, options.compression, options.threads).map_err(failed)?;
-    let mut archive = cpio::Writer::new(Tee::new(encoder), stripped);
+    thread::scope(|scope| {
+        // Beside another writer this thread only digests what that one reads.
+        let encoding = if take.is_none() && options.threads > 1 {
+            Encoding::beside(scope, encoder)
+        } else {
+            Encoding::here(encoder)
+        };
+        write_archive(package, list, stripped, take, encoding, monitor)
+    })
+}
+
+/// The same into an encoder.
+fn write_archive<W: Write + Send>(
+    package: &Package,
+    list: &[Listed<'_>],
+    stripped: bool,
+    mut take: Option<&mut Take<'_>>,
+    encoding: Encoding<'_, Tee<W>>,
+    monitor: &dyn Monitor,
+) -> Result<(Digests, u64, u64)> {
+    let failed = |e: io::Error| Errors::from(files::cannot_write(package, Format::Rpm, e));
+    let mut archive = cpio::Writer::new(Tee::new(encoding), stripped);
     let mut digests = Digests::placeholder(list);
     let mut buffer = Vec::new();
 
@@ -353,9 +376,9 @@ fn write_payload(
     }
     let (plain, size) = archive.finish().map_err(failed)?;
     digests.archive = render::hex(&plain.digest.finish());
-    let compressed = plain.out.finish().map_err(failed)?;
+    let mut compressed = plain.out.finish().map_err(failed)?;
+    compressed.flush().map_err(failed)?;
     digests.payload = render::hex(&compressed.digest.finish());
-    compressed.out.into_inner().map_err(|e| failed(e.into_error()))?;
     Ok((digests, size, compressed.written))
 }
 

@@ -90,17 +90,21 @@ pub fn packages(
         lookup::check(checked, &mut findings);
         layout::check(checked, &mut findings);
         layout::kernels_once(checked, &mut findings);
-        for need in needed::check(checked, None, &options.external, &mut findings) {
+        let of_format: Vec<&Pack> = packs.iter().filter(|pack| pack.format == *format).collect();
+        let asked = relations::asked_elsewhere(&of_format);
+        let asks =
+            |file: &str, soname: &str| asked.get(file).is_some_and(|one| one.can_bring(soname));
+        for need in needed::check(checked, options, Some(&asks), &mut findings) {
             needs.entry(need.soname.clone()).or_insert(need);
         }
-        let of_format: Vec<&Pack> = packs.iter().filter(|pack| pack.format == *format).collect();
         set::paths(&of_format, &mut findings);
-        relations::check(&of_format, &options.external, &mut findings);
+        relations::check(&of_format, options, &mut findings);
     }
     set::formats(&packs, &packaging.install_prefix, &mut findings);
     let bytes = files.iter().map(|file| file.size).sum();
     let all: Vec<Checked> = checked.into_values().flatten().collect();
-    let needs = needs.into_values().collect();
+    let needs: Vec<_> = needs.into_values().collect();
+    needed::tell(&needs, monitor);
     let mut report = report(&all, (bytes, needs), findings, options, &[2, 3, 4, 5, 6, 8]);
     // Those that could not be read count as well.
     report.artifacts = files.into_iter().map(|file| file.name).collect();

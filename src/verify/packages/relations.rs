@@ -4,14 +4,15 @@
 //! 7.1.0-1`) can be met by the set alone. Any other may be met by the system, unless the caller has named all
 //! that comes from elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use globset::{Glob, GlobSetBuilder};
+use globset::GlobSetBuilder;
 
 use super::found;
 use super::pack::Pack;
 use crate::package::spec::Op;
 use crate::package::{Format, version};
+use crate::verify::Options;
 use crate::verify::finding::{Check, Finding};
 use crate::verify::needed::is_base;
 
@@ -84,9 +85,10 @@ impl Wanted {
 }
 
 /// Checks the relations of one format's packages.
-pub(super) fn check(packs: &[&Pack], external: &[Glob], findings: &mut Vec<Finding>) {
+pub(super) fn check(packs: &[&Pack], options: &Options, findings: &mut Vec<Finding>) {
+    let external = &options.external;
     let mut set = GlobSetBuilder::new();
-    external.iter().for_each(|glob| {
+    external.iter().chain(&options.known_external).for_each(|glob| {
         set.add(glob.clone());
     });
     let externals = set.build().unwrap_or_default();
@@ -130,6 +132,62 @@ pub(super) fn check(packs: &[&Pack], external: &[Glob], findings: &mut Vec<Findi
     }
 }
 
+/// What a package asks of others than those of its set.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct AskedElsewhere {
+    /// SONAMEs, which an `.rpm` asks for by themselves: `libz.so.1()(64bit)`.
+    libraries: BTreeSet<String>,
+    /// A package, which may bring any library, itself or through one of the set that it needs.
+    package: bool,
+}
+
+impl AskedElsewhere {
+    /// Whether something that is asked for can bring the library.
+    pub fn can_bring(&self, soname: &str) -> bool {
+        self.package || self.libraries.contains(soname)
+    }
+}
+
+/// What each of one format's packages asks of others, by the packages' files.
+pub(super) fn asked_elsewhere<'p>(packs: &[&'p Pack]) -> BTreeMap<&'p str, AskedElsewhere> {
+    let mut providers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for pack in packs {
+        for relation in &pack.provides {
+            providers.entry(&relation.name).or_default().push(&pack.file);
+        }
+    }
+    let mut asked: BTreeMap<&str, AskedElsewhere> = BTreeMap::new();
+    let mut needed_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for pack in packs {
+        let own = asked.entry(&pack.file).or_default();
+        for relation in pack.wants.iter().filter(|wanted| !wanted.weak).flat_map(|one| &one.any) {
+            if let Some(there) = providers.get(relation.name.as_str()) {
+                for there in there {
+                    needed_by.entry(there).or_default().push(&pack.file);
+                }
+            } else if let Some((soname, _)) = relation.name.split_once('(')
+                && pack.format == Format::Rpm
+                && soname.contains(".so")
+            {
+                own.libraries.insert(soname.to_owned());
+            } else if !is_system(&relation.name, pack.format) {
+                own.package = true;
+            }
+        }
+    }
+    let mut pending: Vec<&str> =
+        asked.iter().filter(|(_, one)| one.package).map(|(file, _)| *file).collect();
+    while let Some(file) = pending.pop() {
+        for needing in needed_by.remove(file).unwrap_or_default() {
+            let one = asked.entry(needing).or_default();
+            if !std::mem::replace(&mut one.package, true) {
+                pending.push(needing);
+            }
+        }
+    }
+    asked
+}
+
 /// A group's package needs exactly its generic one: the two are of one build.
 fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
     if pack.group().is_none() {
@@ -153,15 +211,32 @@ fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What Debian's releases call the packages of the libraries in `external.txt`.
+const BASE_DEBS: [&str; 18] = [
+    "libatomic1",
+    "libc6",
+    "libdrm-amdgpu1",
+    "libdrm2",
+    "libdw1",
+    "libdw1t64",
+    "libelf1",
+    "libelf1t64",
+    "libgcc-s1",
+    "libgfortran5",
+    "libgomp1",
+    "liblzma5",
+    "libnuma1",
+    "libquadmath0",
+    "libstdc++6",
+    "libtinfo6",
+    "libzstd1",
+    "zlib1g",
+];
+
 /// What every system has: rpm's own features, files, and the base libraries.
 pub(in crate::verify) fn is_system(name: &str, format: Format) -> bool {
     match format {
-        Format::Deb => {
-            matches!(
-                name,
-                "libc6" | "libgcc-s1" | "libstdc++6" | "libgomp1" | "libatomic1" | "dpkg"
-            )
-        }
+        Format::Deb => name == "dpkg" || BASE_DEBS.contains(&name),
         Format::Rpm => {
             let soname = name.split_once('(').map_or(name, |(soname, _)| soname);
             name.starts_with("rpmlib(")

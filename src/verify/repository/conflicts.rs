@@ -58,7 +58,7 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
     }
     let contested: BTreeSet<String> = pairs.values().flatten().cloned().collect();
     let mut exact: HashMap<usize, Exact> = HashMap::new();
-    let mut read: HashMap<usize, HashMap<String, FileReport>> = HashMap::new();
+    let mut read: HashMap<usize, HashMap<String, Vec<FileReport>>> = HashMap::new();
     for ((one, other), mut paths) in pairs {
         let (a, b) = (&records[one], &records[other]);
         if !share_machine(&a.arch, &b.arch) || excludes(a, b) || excludes(b, a) {
@@ -75,7 +75,9 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
                 read.entry(i).or_insert_with(|| files(&records[i], root, &contested));
             }
             paths.retain(|path| match (read[&one].get(path), read[&other].get(path)) {
-                (Some(one), Some(other)) => !is_same(one, other),
+                (Some(ones), Some(others)) => ones.iter().any(|one| {
+                    others.iter().any(|other| one.path == other.path && !is_same(one, other))
+                }),
                 _ => true,
             });
         }
@@ -135,15 +137,28 @@ fn contradict(one: &Exact, other: &Exact, format: Format) -> bool {
     })
 }
 
-/// Those of the files of an `.rpm` that are wanted, with their digests, by path.
-fn files(record: &Record, root: &Path, wanted: &BTreeSet<String>) -> HashMap<String, FileReport> {
+/// Those of the files of an `.rpm` that are wanted, with their digests, by the path that its record has. Names that
+/// are no UTF-8 are in a record as they are in XML, where several can be one; a report tells them apart.
+fn files(
+    record: &Record,
+    root: &Path,
+    wanted: &BTreeSet<String>,
+) -> HashMap<String, Vec<FileReport>> {
     let read = || {
         let file = File::open(root.join(&record.path)).ok()?;
         crate::package::read::rpm::read(&OpenFile::new(file, record.size)).ok()
     };
     let files = read().map(|report| report.files).unwrap_or_default();
-    let files = files.into_iter().filter(|file| wanted.contains(&file.path));
-    files.map(|file| (file.path.clone(), file)).collect()
+    let mut by_path: HashMap<String, Vec<FileReport>> = HashMap::new();
+    if let Part::Rpm(part) = &record.part {
+        // Both are in the header's order.
+        for ((path, _), file) in part.paths().zip(files) {
+            if wanted.contains(&path) {
+                by_path.entry(path).or_default().push(file);
+            }
+        }
+    }
+    by_path
 }
 
 fn is_same(one: &FileReport, other: &FileReport) -> bool {

@@ -97,6 +97,7 @@ pub struct Extract {
 #[command(after_help = "Examples:\n  \
     gfxpack verify --artifacts-dir split/gfx110X-build --source shards/gfx110X-build\n  \
     gfxpack verify --artifacts-dir recombined --source shards --junit verify.xml\n  \
+    gfxpack verify --artifacts-dir release --external 'libamdhip64.so.*' --warnings-as-errors\n  \
     gfxpack verify --packages-dir out --config groups.json\n  \
     gfxpack verify --repo-dir /srv/rocm.new --previous /srv/rocm --key release.pub")]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true)
@@ -134,15 +135,18 @@ pub struct Verify {
     /// The packaging configuration that they were recombined by
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The packages file that they are packaged by: the libraries that its `externals` name come from elsewhere
+    #[arg(long, value_name = "FILE", conflicts_with = "repo_dir")]
+    pub packages: Option<PathBuf>,
     #[command(flatten)]
     pub databases: Databases,
     /// Let warnings fail as well
     #[arg(long)]
     pub warnings_as_errors: bool,
     /// SONAME of a library, or name of a package, that comes from elsewhere, as libamdhip64.so.*
-    /// (repeatable). With this, everything else that is needed must be there; without, what is missing
-    /// is listed, and only what --source has, or what is of the set's own version, is an error. glibc
-    /// and GCC's libraries need not be named
+    /// (repeatable). With this, everything else that is needed must be there; without, a library that is
+    /// missing is a warning, and only what --source has, or what is of the set's own version, is an error.
+    /// The base system's libraries (glibc's, GCC's, zlib, libelf, libdrm, …) need not be named
     #[arg(long, value_name = "GLOB")]
     pub external: Vec<String>,
     /// Accept findings of a check, with a reason that the report repeats

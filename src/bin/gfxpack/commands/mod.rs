@@ -56,6 +56,14 @@ fn jobs(global: &Global) -> Jobs {
     jobs_with(global, |memory| memory)
 }
 
+/// The same where artifacts are split: bundles that are decompressed take more than twice as much as elsewhere (112 MiB by
+/// default), so that more of their hashes are computed together.
+fn splitting_jobs(global: &Global) -> Jobs {
+    let jobs = jobs(global);
+    let bundles = (jobs.in_flight() / 4).saturating_mul(7);
+    jobs.with_bundles(bundles)
+}
+
 /// The same where packages are written: the bound is for that as well.
 fn packaging_jobs(global: &Global) -> Jobs {
     jobs_with(global, gfxpack::package::in_flight)

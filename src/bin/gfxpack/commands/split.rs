@@ -19,7 +19,7 @@ use gfxpack::tree::dir::Copying;
 use gfxpack::tree::output::OutputDir;
 use indicatif::HumanBytes;
 
-use super::{cache, count, jobs, passed_over_json, passed_over_line, tell_undigested};
+use super::{cache, count, passed_over_json, passed_over_line, splitting_jobs, tell_undigested};
 use crate::args::{self, Global, Split, Splitting};
 use crate::output::{Ui, error_json};
 use crate::table::printable;
@@ -29,7 +29,7 @@ pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     if args.artifact_dir.is_none() {
         cache::apart_from(&args.output_dir, &args.caching)?;
     }
-    let jobs = cache::with(jobs(global), &args.caching, false)?;
+    let jobs = cache::with(splitting_jobs(global), &args.caching, false)?;
     match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
         (Some(dir), _) => one(dir, args, &options, &jobs, ui),
         (None, Some(parent)) => batch(parent, args, &options, &jobs, ui),

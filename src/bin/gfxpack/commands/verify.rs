@@ -6,13 +6,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gfxpack::artifact::{ArtifactName, Shard, archive_stem, read_shard, read_shards};
-use gfxpack::config::PackagingConfig;
+use gfxpack::config::{PackagesConfig, PackagingConfig};
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
+use gfxpack::pipeline::read_required;
 use gfxpack::sign::Verifier;
 use gfxpack::verify::{
-    Allow, Finding, Options, PackageOptions, Report, RepositoryOptions, Severity, directory, junit,
-    packages, repository,
+    Allow, Finding, Options, PackageOptions, Report, RepositoryOptions, Severity, directory,
+    invariant, junit, packages, repository,
 };
 use globset::Glob;
 
@@ -25,11 +26,13 @@ use crate::table::printable;
 pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let config = args.config.as_deref().map(PackagingConfig::load).transpose()?;
     let jobs = jobs(global);
-    let source = args.source.as_deref().map(|dir| source(dir, &jobs, ui)).transpose()?;
+    let of_config = config.as_ref().zip(args.config.as_deref());
+    let source = args.source.as_deref().map(|dir| source(dir, of_config, &jobs, ui)).transpose()?;
     let options = Options {
         databases: split::databases(&args.databases)?,
         config: config.as_ref(),
         source: source.as_deref(),
+        known_external: args.packages.as_deref().map(externals).transpose()?.unwrap_or_default(),
         external: args.external.iter().map(|text| external(text)).collect::<Result<_>>()?,
         allow: args.allow.iter().map(|text| allow(text)).collect::<Result<_>>()?,
     };
@@ -69,8 +72,14 @@ pub fn run(args: &Verify, global: &Global, ui: &Ui) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// What the artifacts were made from: a shard, or a directory of shards.
-fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
+/// What the artifacts were made from: a shard, or a directory of shards, of which those have to be there that
+/// the configuration requires: against half the input nothing is lost that the other half had.
+fn source(
+    dir: &Path,
+    config: Option<(&PackagingConfig, &Path)>,
+    jobs: &Jobs,
+    ui: &Ui,
+) -> Result<Vec<Shard>> {
     let listing =
         std::fs::read_dir(dir).map_err(|e| Error::io("cannot read the source", dir, e))?;
     let is_artifact = |entry: std::fs::DirEntry| {
@@ -81,7 +90,10 @@ fn source(dir: &Path, jobs: &Jobs, ui: &Ui) -> Result<Vec<Shard>> {
     if listing.flatten().any(is_artifact) {
         return Ok(vec![read_shard(dir, jobs, ui)?]);
     }
-    read_shards(dir, jobs, ui)
+    match config {
+        Some((config, file)) => read_required(dir, config, file, jobs, ui),
+        None => read_shards(dir, jobs, ui),
+    }
 }
 
 /// The keys that signatures are checked against.
@@ -100,6 +112,12 @@ fn packaging(args: &Verify) -> Result<PackageOptions> {
 fn external(text: &str) -> Result<Glob> {
     let wrong = |e| Error::usage(format!("--external {text}: the glob is none")).because(e);
     Ok(Glob::new(text).map_err(wrong)?)
+}
+
+/// The libraries that a packages file says come from elsewhere. Its globs were read already.
+fn externals(path: &Path) -> Result<Vec<Glob>> {
+    let config = PackagesConfig::load(path)?;
+    Ok(config.externals.iter().filter_map(|(key, _)| Glob::new(key).ok()).collect())
 }
 
 /// `ID:GLOB=REASON`
@@ -142,7 +160,8 @@ fn text(report: &Report, failed: bool, packages: bool, verbose: bool) -> String 
         };
         let _ = writeln!(text, "{}  {:<52} {verdict}", summary.invariant, summary.holds);
     }
-    if !report.needs.is_empty() {
+    // Of artifacts, each is a finding.
+    if packages && !report.needs.is_empty() {
         let names: Vec<_> = report.needs.iter().map(|need| printable(&need.soname)).collect();
         let _ = writeln!(text, "needed from elsewhere: {}", names.join(", "));
     }
@@ -198,7 +217,7 @@ fn write_alike(text: &mut String, alike: &[&Finding]) {
     if alike.len() > shown {
         let _ = writeln!(text, "  and {} more (--verbose shows each)", alike.len() - shown);
     }
-    let _ = writeln!(text, "  likely cause: {}\n  mend: {}", first.cause, first.mend);
+    write_meaning(text, first);
 }
 
 fn severity(finding: &Finding) -> &'static str {
@@ -216,12 +235,18 @@ fn write_finding(text: &mut String, finding: &Finding) {
     let severity = severity(finding);
     let _ = writeln!(
         text,
-        "{severity} [{}] {}\n  found: {}\n  expected: {}\n  likely cause: {}\n  mend: {}",
+        "{severity} [{}] {}\n  found: {}\n  expected: {}",
         finding.id,
         place(finding),
         printable(&finding.message),
         printable(&finding.expected),
-        finding.cause,
-        finding.mend,
     );
+    write_meaning(text, finding);
+}
+
+fn write_meaning(text: &mut String, finding: &Finding) {
+    let Finding { invariant: number, cause, mend, .. } = finding;
+    let holds = invariant(*number);
+    let _ =
+        writeln!(text, "  invariant: {number}, {holds}\n  likely cause: {cause}\n  mend: {mend}");
 }
