@@ -564,3 +564,31 @@ fn versions_that_no_package_can_have() {
     input.refuses(input.build().args(["--install-prefix", "/"]), 2, &["--install-prefix /"]);
     input.refuses(input.build().args(["--install-prefix", "/a/../b"]), 2, &["leaves the tree"]);
 }
+
+/// What is read by the stages is read by `verify`: a byte order mark, CRLF, blank lines and blanks.
+#[test]
+fn a_manifest_as_some_editors_write_it_is_one_to_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let artifact = dir.path().join("artifacts/x_lib_generic");
+    fs::create_dir_all(artifact.join("p/lib")).unwrap();
+    fs::create_dir_all(artifact.join("q")).unwrap();
+    fs::write(artifact.join("p/lib/file"), "text").unwrap();
+    fs::write(artifact.join("q/file2"), "text").unwrap();
+    let manifest = artifact.join("artifact_manifest.txt");
+    fs::write(&manifest, "\u{feff}p\r\n\r\n q \r\n").unwrap();
+    let verify =
+        || run(gfxpack().args(["verify", "--artifacts-dir"]).arg(dir.path().join("artifacts")));
+    let ran = verify();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let inspected = ok(gfxpack().arg("inspect").arg(&manifest));
+    assert!(inspected.ends_with("prefixes:\n  p\n  q\n"), "{inspected}");
+    // What is wrong is wrong to all.
+    fs::write(&manifest, "\u{feff}p\r\nq\r\np\r\n../x\r\n").unwrap();
+    let ran = verify();
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    for told in ["line 3: the prefix `p` is listed twice", "line 4: "] {
+        assert!(ran.stdout.contains(told), "{ran:?}");
+        let ran = run(gfxpack().arg("inspect").arg(&manifest));
+        assert!(ran.status == Some(1) && ran.stderr.contains(told), "{ran:?}");
+    }
+}

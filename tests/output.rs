@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use common::{
     copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok, run, snapshot,
 };
+use gfxpack::pipeline::graph::write_whole;
 use gfxpack::tree::output::OutputDir;
 
 fn build(shards: &Path, out: &Path) -> Command {
@@ -266,4 +267,35 @@ fn an_output_that_cannot_be_made_is_told_by_its_own_name() {
     let text = fails(&mut build(&example_shards(), &dir.path().join(&long)), 1);
     assert!(text.contains(&format!("/{long}: cannot make the output\n")), "{text}");
     assert!(text.contains("hint: shorten the name"), "{text}");
+}
+
+/// Nodes of a graph, and jobs that plan, write small files beside each other: none writes to what another one renames.
+#[test]
+fn files_that_two_write_at_a_time_are_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("below/sizes.json");
+    let contents = [vec![b'a'; 100_000], vec![b'b'; 50_000], b"c".to_vec()];
+    thread::scope(|scope| {
+        for content in &contents {
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    write_whole(&path, content).unwrap();
+                    assert!(contents.contains(&fs::read(&path).unwrap()));
+                }
+            });
+        }
+    });
+    let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    // Its permissions are those of any new file.
+    let plain = dir.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&path), mode(&plain));
+    // What cannot take its place does not stay beside it.
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    write_whole(&dir.path().join("folder"), b"text").unwrap_err();
+    let names = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name());
+    let names: std::collections::BTreeSet<_> = names.collect();
+    assert_eq!(names, ["below", "folder", "plain"].map(Into::into).into());
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use common::{Ran, copy_tree, example_shards, files, gfxpack, ok, run, snapshot};
@@ -33,6 +33,18 @@ impl Split {
         }
         fs::write(dir.join("artifact_manifest.txt"), "p\n").unwrap();
         self
+    }
+
+    /// Gives a file of an artifact a second name.
+    fn link(&self, artifact: &str, first: &str, second: &str) -> &Self {
+        let dir = self.dir.path().join("split").join(artifact).join("p");
+        fs::hard_link(dir.join(first), dir.join(second)).unwrap();
+        self
+    }
+
+    /// What is in a file of the output.
+    fn made(&self, path: &str) -> String {
+        fs::read_to_string(self.out().join(path)).unwrap()
     }
 
     fn out(&self) -> PathBuf {
@@ -748,6 +760,74 @@ fn copies_are_links_only_where_that_is_asked_for() {
         .arg(split.out()));
     assert_eq!(links(&split.out().join("x_lib_gfx110X/p/k")), 1);
     assert_eq!(snapshot(&split.out()), before);
+}
+
+/// The first name of a hard link can be another shard's file: the link has its own shard's content.
+#[test]
+fn a_hard_link_has_the_content_of_its_own_shard() {
+    let split = Split::new();
+    split.add("a/x_lib_generic", &[("lib/p", "AAAA"), ("lib/same", "same")]);
+    split.add("a/x_lib_gfx1100", &[("X_gfx1100.dat", "aaaa"), ("Z_gfx1100.dat", "zzzz")]);
+    split.add("b/x_lib_generic", &[("lib/p", "BBBB-from-other"), ("lib/same", "same")]);
+    split.link("b/x_lib_generic", "lib/p", "lib/q").link("b/x_lib_generic", "lib/p", "lib/r");
+    split.link("b/x_lib_generic", "lib/same", "lib/same-too");
+    split.add("b/x_lib_gfx1100", &[("X_gfx1100.dat", "bbbb"), ("A_gfx1100.dat", "own")]);
+    split.link("b/x_lib_gfx1100", "X_gfx1100.dat", "Y_gfx1100.dat");
+    split.link("b/x_lib_gfx1100", "A_gfx1100.dat", "B_gfx1100.dat");
+    let mut config = config(&json!({"error_on_duplicate_device_code": false}));
+    config["generic_union"] = true.into();
+    let ran = split.recombine(&config);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_eq!(split.made("x_lib_generic/p/lib/p"), "AAAA");
+    assert_eq!(split.made("x_lib_generic/p/lib/q"), "BBBB-from-other");
+    assert_eq!(split.made("x_lib_generic/p/lib/r"), "BBBB-from-other");
+    assert_eq!(split.made("x_lib_gfx110X/p/X_gfx1100.dat"), "aaaa");
+    assert_eq!(split.made("x_lib_gfx110X/p/Y_gfx1100.dat"), "bbbb");
+    // What is the same, or the shard's own, is still one file.
+    let inode = |path: &str| fs::metadata(split.out().join(path)).unwrap().ino();
+    for (first, second) in [
+        ("x_lib_generic/p/lib/same", "x_lib_generic/p/lib/same-too"),
+        ("x_lib_gfx110X/p/A_gfx1100.dat", "x_lib_gfx110X/p/B_gfx1100.dat"),
+    ] {
+        assert_eq!(inode(first), inode(second), "{second}");
+    }
+}
+
+/// Two names of a file in one shard may be two files in another: what counts is the content.
+#[test]
+fn a_hard_link_is_compared_by_its_content() {
+    // What the shards have as `A` and `B`; where both are one text, they are one file.
+    let linked = |text: &'static str| (text, None);
+    let apart = |one: &'static str, other: &'static str| (one, Some(other));
+    for (a, b, differing) in [
+        (linked("same"), apart("same", "same"), [].as_slice()),
+        (apart("same", "same"), linked("same"), &[]),
+        (linked("same"), linked("same"), &[]),
+        (linked("same"), apart("same", "diff"), &["p/B"]),
+        (apart("diff", "same"), linked("same"), &["p/A"]),
+        (linked("same"), linked("diff"), &["p/A", "p/B"]),
+    ] {
+        let split = Split::new();
+        split.add("a/x_lib_generic", &[("h", "h")]).add("b/x_lib_generic", &[("h", "h")]);
+        for (artifact, (one, other)) in [("a/x_lib_gfx1100", a), ("b/x_lib_gfx1100", b)] {
+            split.add(artifact, &[("A", one)]);
+            match other {
+                Some(other) => split.add(artifact, &[("B", other)]),
+                None => split.link(artifact, "A", "B"),
+            };
+        }
+        let ran = split.recombine(&config(&json!({})));
+        let told = |path: &&str| {
+            ran.stderr
+                .contains(&format!("{path}: a/x_lib_gfx1100 and b/x_lib_gfx1100 have different"))
+        };
+        let found: Vec<&str> = ["p/A", "p/B"].into_iter().filter(told).collect();
+        assert_eq!(found, differing, "{a:?} {b:?}\n{}", ran.stderr);
+        assert_eq!(ran.status, Some(i32::from(!differing.is_empty())), "{}", ran.stderr);
+        if differing.is_empty() {
+            assert!(ran.stderr.contains("both have 2 files, the same: p/A, p/B"), "{}", ran.stderr);
+        }
+    }
 }
 
 /// A kernel that only one of two shards has is named, and not the one that comes after it in the other.

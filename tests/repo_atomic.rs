@@ -17,7 +17,7 @@ mod roots;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,6 +131,23 @@ fn two_runs_do_not_mix() {
     ok(unsigned("add", &dir).args(release(1, "deb", &[])));
 }
 
+/// Waits until a run has come to open a file that it has to wait for, as a pipe that nobody reads.
+fn wait_until_it_opens(child: &mut Child) {
+    let syscall = format!("/proc/{}/syscall", child.id());
+    let opens = format!("{} ", libc::SYS_openat);
+    let begun = Instant::now();
+    let mut same = (String::new(), 0);
+    // Other files are open at once: a call that is seen several times is that one.
+    while same.1 < 5 {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does {} instead", same.0);
+        let now = fs::read_to_string(&syscall).unwrap();
+        let again = now == same.0 && now.starts_with(&opens);
+        same = (now, if again { same.1 + 1 } else { 0 });
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn of_two_that_make_a_repository_the_later_is_refused() {
     use std::os::unix::fs::OpenOptionsExt;
@@ -143,8 +160,7 @@ fn of_two_that_make_a_repository_the_later_is_refused() {
     let mut late = unsigned("create", &dir);
     late.args(release(1, "deb", &[]));
     let mut late = late.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_millis(700));
-    assert!(late.try_wait().unwrap().is_none());
+    wait_until_it_opens(&mut late);
     // Meanwhile another one publishes.
     ok(unsigned("create", &other).args(release(0, "deb", &[])));
     fs::rename(other.join(".gfxpack/state"), dir.join(".gfxpack/state")).unwrap();

@@ -23,8 +23,12 @@ use std::process::Command;
 
 use clients::AptGet;
 use common::{Ran, fails, files, gfxpack, ok, run, snapshot, tool};
+use gfxpack::jobs::Jobs;
 use gfxpack::package::Format;
 use gfxpack::package::spec::{Kind, Relation, RelationKind};
+use gfxpack::progress::Silent;
+use gfxpack::repo::store::{Repository, Settings};
+use gfxpack::repo::work;
 use http::Server;
 use repositories::{DAY, DAY_ONE, release, signed, unsigned};
 use serde_json::Value;
@@ -497,4 +501,122 @@ fn what_has_expired_already_is_not_published() {
         1,
     );
     assert!(!temp.path().join("deb").exists());
+}
+
+// ---- what is refused when it is given, rather than when clients or later runs stumble over it ----
+
+#[test]
+fn a_glob_that_is_none_is_refused() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    ok(unsigned("create", &dir).args(release(0, "deb", &[])));
+    let before = snapshot(&dir);
+    for (rule, told) in
+        [("x=[", "unclosed character class"), ("x=", "expected a glob"), ("x", "NAME=GLOB")]
+    {
+        for more in [&[][..], &["--dry-run"]] {
+            let stderr = fails(unsigned("set", &dir).args(["--component", rule]).args(more), 2);
+            assert!(stderr.contains("--component") && stderr.contains(told), "{stderr}");
+        }
+        fails(unsigned("create", &temp.path().join("new")).args(["--component", rule]), 2);
+    }
+    assert_eq!(snapshot(&dir), before);
+    assert!(!temp.path().join("new").exists());
+}
+
+/// A repository that has such a glob from before says where it is and how to go on.
+#[test]
+fn a_glob_that_is_none_and_is_there_is_told_with_what_to_do() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    let jobs = Jobs::new(1, 64 << 20);
+    let settings =
+        Settings { rules: vec![("x".to_owned(), "[".to_owned())], ..Settings::default() };
+    let mut made = Repository::create(&dir, settings.clone()).unwrap();
+    let options = work::Options::default();
+    work::run(&mut made, work::Action::Refresh, options, &jobs, &Silent).unwrap();
+    // The library does not set one either.
+    let set = work::Action::Set(&settings);
+    work::run(&mut made, set, options, &jobs, &Silent).unwrap_err();
+    drop(made);
+    let stderr = fails(unsigned("add", &dir).args(release(0, "deb", &[])), 2);
+    for part in
+        [&format!("{}: the component x has a glob that is none", dir.display()), "gfxpack repo set"]
+    {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    ok(unsigned("set", &dir).args(["--component", "x=x-*"]));
+    ok(unsigned("add", &dir).args(release(0, "deb", &[])));
+}
+
+#[test]
+fn an_address_is_one_and_has_a_scheme() {
+    let temp = TempDir::new().unwrap();
+    let dir = temp.path().join("repo");
+    for (url, told) in [
+        ("http://x y", "without blanks"),
+        ("http://x\ty", "without blanks"),
+        ("http://x\u{7}y", "without blanks"),
+        ("x/y", "scheme://"),
+        ("://x", "scheme://"),
+        ("https://", "scheme://"),
+        ("9p://x", "scheme://"),
+    ] {
+        let stderr = fails(unsigned("create", &dir).args(["--url", url]), 2);
+        assert!(stderr.contains("--url") && stderr.contains(told) && !dir.exists(), "{stderr}");
+    }
+    ok(unsigned("create", &dir).args(release(0, "deb", &[])).args(["--url", "file:///srv/a%20b"]));
+    let sources = fs::read_to_string(dir.join("deb/gfxpack.sources")).unwrap();
+    assert!(sources.contains("URIs: file:///srv/a%20b/deb\n"), "{sources}");
+}
+
+// ---- what is passed over ----
+
+#[test]
+fn what_is_not_looked_into_is_told() {
+    let temp = TempDir::new().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    let put = |into: &str, packages: &[PathBuf]| {
+        fs::create_dir_all(at(into)).unwrap();
+        for package in packages {
+            fs::copy(package, at(into).join(package.file_name().unwrap())).unwrap();
+        }
+    };
+    let [ours, others] = [release(0, "deb", &["rocblas"]), release(0, "rpm", &[])];
+    put("in/below", &ours);
+    put("in/.7.1.gfxpack-part/below", &others);
+    // Half written.
+    fs::write(at("in/.7.1.gfxpack-part/half_1_amd64.deb"), "!<arch>\n").unwrap();
+    ok(unsigned("create", &at("in/nested")).args(&others));
+    put("elsewhere", &others);
+    std::os::unix::fs::symlink("../elsewhere", at("in/link")).unwrap();
+    let dir = at("repo");
+    let told = [
+        ("in/.7.1.gfxpack-part", "of a run that has not finished, or was killed"),
+        ("in/link", "a link to a directory"),
+        ("in/nested", "a repository: gfxpack repo merge adds its packages"),
+    ];
+    for (action, added) in [("create", ours.len()), ("add", 0)] {
+        let ran = run(unsigned(action, &dir).arg(at("in")).arg("--json"));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(json["outcome"]["added"].as_array().unwrap().len(), added, "{json}");
+        for (path, why) in told {
+            let warning = format!("warning: passed over: {} ({why}", at(path).display());
+            assert_eq!(ran.stderr.matches(&warning).count(), 1, "{warning}\n{}", ran.stderr);
+        }
+    }
+    // Where there is nothing else, that is the reason why.
+    fs::remove_dir_all(at("in/below")).unwrap();
+    let stderr = fails(unsigned("add", &dir).arg(at("in")), 1);
+    for (path, why) in told {
+        assert!(stderr.contains(&format!("{} ({why}", at(path).display())), "{stderr}");
+    }
+    let stderr = fails(unsigned("add", &dir).arg(at("in/.7.1.gfxpack-part")), 2);
+    assert!(stderr.contains(".7.1.gfxpack-part: is of a run that has not finished"), "{stderr}");
+    // What they say to do.
+    ok(unsigned("merge", &dir).arg(at("in/nested")));
+    let before = snapshot(&dir);
+    ok(unsigned("add", &dir).arg(at("elsewhere")));
+    assert_eq!(snapshot(&dir), before);
 }

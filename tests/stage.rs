@@ -413,3 +413,39 @@ fn what_the_configuration_does_not_share_is_refused() {
         assert!(ran.stderr.contains("nor shared by some of them"), "{}", ran.stderr);
     }
 }
+
+/// Another artifact of the package can have a file where a hard link's first name would be.
+#[test]
+fn a_hard_link_has_the_content_of_its_own_artifact() {
+    let dir = tempfile::tempdir().unwrap();
+    let (artifacts, config) = recombined(dir.path(), &["x_dev_generic", "x_lib_generic"]);
+    for (artifact, names, content) in [
+        ("x_dev_generic", ["lib/p", "lib/p2"], "DEV's own"),
+        ("x_lib_generic", ["lib/p", "lib/q"], "LIB"),
+    ] {
+        let below = artifacts.join(artifact).join("p");
+        fs::create_dir(below.join("lib")).unwrap();
+        fs::write(below.join(names[0]), content).unwrap();
+        fs::hard_link(below.join(names[0]), below.join(names[1])).unwrap();
+    }
+    let contents = r#"[
+        {"artifact": "x", "components": ["dev"]},
+        {"artifact": "x", "components": ["lib"], "exclude": ["lib/p"]}
+    ]"#;
+    let packages = format!(r#"{{"name": "xlib", "summary": "x", "contents": {contents}}}"#);
+    let out = dir.path().join("out");
+    ok(gfxpack()
+        .args(["package", "--format", "deb", "--artifacts-dir"])
+        .arg(artifacts)
+        .arg("--config")
+        .arg(config)
+        .arg("--packages")
+        .arg(definitions(dir.path(), &packages))
+        .arg("--output-dir")
+        .arg(&out)
+        .args(["--version", "1", "--release", "1"]));
+    let root = dir.path().join("root");
+    ok(Command::new("dpkg-deb").arg("-x").arg(out.join("xlib_1-1_amd64.deb")).arg(&root));
+    let installed = |name: &str| fs::read_to_string(root.join("opt/rocm/lib").join(name)).unwrap();
+    assert_eq!(["p", "p2", "q"].map(installed), ["DEV's own", "DEV's own", "LIB"]);
+}

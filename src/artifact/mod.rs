@@ -6,6 +6,7 @@
 //! a directory of artifacts from one build job.
 
 mod folder;
+mod manifest;
 mod name;
 mod read;
 
@@ -13,10 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use folder::{passed_over, passed_over_in_shards, without_digest};
+pub use manifest::{LineError, MANIFEST_MAX, manifest_lines, parse_manifest};
 pub use name::{ArtifactName, COMPONENTS, GENERIC, NameError, shared_family, shared_target};
 pub use read::{
-    archive_stem, parse_manifest, read_artifact, read_artifacts, read_each, read_shard,
-    read_shards, shard_names,
+    archive_stem, read_artifact, read_artifacts, read_each, read_shard, read_shards, shard_names,
 };
 
 use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};

@@ -1,50 +1,17 @@
 //! Reading artifacts and shards. Of directories only names and `lstat` data are read, of archives what
 //! planning will need.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::folder::{Folder, dangling};
-use super::{ArtifactName, ArtifactTree, MANIFEST, Shard};
+use super::{ArtifactName, ArtifactTree, MANIFEST, MANIFEST_MAX, Shard, parse_manifest};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::progress::Monitor;
 use crate::tarball::decode::Format;
 use crate::tree::{TreePath, read as tree_read};
-
-/// A manifest of a build has some dozens of lines; one over this size is not one.
-const MANIFEST_MAX: u64 = 1 << 20;
-
-/// Reads a manifest's text: one prefix a line, blank lines ignored. Every line that leaves the tree,
-/// is absolute, or stands there twice is a fault.
-pub fn parse_manifest(text: &[u8], path: &Path) -> Result<Vec<TreePath>> {
-    let mut prefixes = Vec::new();
-    let mut seen = BTreeSet::new();
-    let mut faults = Vec::new();
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    for (number, line) in text.split(|&b| b == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii();
-        if line.is_empty() {
-            continue;
-        }
-        let at = |e: Error| e.at(path);
-        match TreePath::new(line) {
-            Err(e) => faults.push(at(Error::failed(format!("line {}: {e}", number + 1)).hint(
-                "a manifest lists the artifact's prefixes, as math-libs/BLAS/rocBLAS/stage",
-            ))),
-            Ok(prefix) if !seen.insert(prefix.clone()) => {
-                faults.push(at(Error::failed(format!(
-                    "line {}: the prefix `{prefix}` is listed twice",
-                    number + 1
-                ))
-                .hint("remove one of the two lines")));
-            }
-            Ok(prefix) => prefixes.push(prefix),
-        }
-    }
-    Errors::check(prefixes, faults)
-}
 
 /// What the artifact in a file of this name is called, where it is an archive: what stands before
 /// `.tar.zst`, `.tar.xz` or `.tar.gz`.

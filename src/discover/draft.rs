@@ -1,9 +1,7 @@
 //! Drafting a packaging configuration from what was found.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::{PathReport, Report};
@@ -11,6 +9,7 @@ use crate::config::{Group, PackagingConfig, Validation};
 use crate::error::{Error, Result};
 use crate::target::TargetId;
 use crate::tree::TreePath;
+use crate::tree::whole::NewFile;
 
 /// A drafted configuration, and what was left out of it.
 #[derive(Debug, Clone)]
@@ -146,27 +145,15 @@ pub fn write_config(path: &Path, config: &PackagingConfig, force: bool) -> Resul
         return Err(exists().into());
     }
     let cannot = |e| Error::io("cannot write", path, e);
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
     let mut text = serde_json::to_string_pretty(config).expect("a configuration is JSON");
     text.push('\n');
-    // The umask is applied to the permissions, as to those of every new file.
-    let mut file = tempfile::Builder::new()
-        .prefix(".gfxpack-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent)
-        .map_err(cannot)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(cannot)?;
-    if force {
-        file.persist(path).map_err(|e| cannot(e.error))?;
-    } else {
-        file.persist_noclobber(path).map_err(|e| match e.error.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(),
-            _ => cannot(e.error),
-        })?;
-    }
+    let mut new = NewFile::create(path).map_err(cannot)?;
+    new.file().write_all(text.as_bytes()).and_then(|()| new.file().sync_all()).map_err(cannot)?;
+    let placed = if force { new.replace() } else { new.place() };
+    placed.map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(),
+        _ => cannot(e),
+    })?;
     Ok(())
 }
 

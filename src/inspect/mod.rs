@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::artifact::{MANIFEST, parse_manifest};
+use crate::artifact::{MANIFEST, MANIFEST_MAX, parse_manifest};
 use crate::elf;
 use crate::error::{Error, Errors, Result};
 use crate::fatbin::bundle::is_bundle;
@@ -33,8 +33,6 @@ pub use extract::{ExtractOptions, Extracted, Extraction, extract};
 pub use program::{DebDepends, IsaReport, MarkerReport, ProgramReport, Relations, WrapperReport};
 
 const EM_AMDGPU: u16 = 224;
-/// An artifact manifest has some dozens of lines.
-const MANIFEST_MAX: u64 = 1 << 20;
 
 /// What a file is, and what it says of itself.
 #[derive(Debug, Clone, Serialize)]

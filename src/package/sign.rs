@@ -18,6 +18,7 @@ use super::render::hex;
 use super::rpm::signature::{self, Entry, INTRO};
 use crate::error::{Error, Result};
 use crate::sign::Signer;
+use crate::tree::whole::{NewFile, dir_of};
 
 const LEAD: usize = 96;
 const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
@@ -82,9 +83,8 @@ fn replace(
     like: Option<&Path>,
     write: impl FnOnce(&mut File) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let failed = |e| Error::io("cannot make a file in", dir, e);
-    // What `File::create` would give, rather than the temporary file's own user alone.
+    let failed = |e| Error::io("cannot make a file in", dir_of(path), e);
+    // For everybody to check the package with.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     let permissions = match like {
         Some(like) => {
@@ -92,12 +92,10 @@ fn replace(
         }
         None => mode,
     };
-    let mut part =
-        tempfile::Builder::new().prefix(".gfxpack-sign-").tempfile_in(dir).map_err(failed)?;
-    write(part.as_file_mut())?;
-    part.as_file().set_permissions(permissions).map_err(failed)?;
-    part.persist(path).map_err(|e| Error::io("cannot replace", path, e.error))?;
-    Ok(())
+    let mut new = NewFile::create(path).map_err(failed)?;
+    write(new.file())?;
+    new.file().set_permissions(permissions).map_err(failed)?;
+    new.replace().map_err(|e| Error::io("cannot replace", path, e))
 }
 
 fn damaged(what: impl Into<String>) -> Error {

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::package::{Format, file_name};
 use crate::progress::Monitor;
 use crate::tree::output::{OutputDir, apart};
 use crate::tree::record::{KnownKpack, KnownKpacks, KpackPlaces};
+use crate::tree::whole::{NewFile, dir_of};
 use crate::tree::{Source, TreePath};
 
 /// A package that is to be made.
@@ -279,12 +281,12 @@ pub fn make(
 
 /// Writes a file under a temporary name beside its place and renames it. Its directory is made.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
+    let dir = dir_of(path);
     fs::create_dir_all(dir).map_err(|e| Error::io("cannot make", dir, e))?;
-    let cannot = |e| Error::output("cannot write", path, e);
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".gfxpack-part");
-    let part = dir.join(name);
-    fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).map_err(cannot)
+    let write = || {
+        let mut new = NewFile::create(path)?;
+        new.file().write_all(bytes)?;
+        new.replace()
+    };
+    write().map_err(|e| Error::output("cannot write", path, e))
 }

@@ -95,26 +95,32 @@ impl Merge {
 
     fn entry(&mut self, part: &Part, giver: usize, path: &TreePath, entry: &Entry) -> Result<()> {
         let Some(there) = self.artifact.tree.get(path) else {
+            let entry = self.here(part, entry)?;
             self.givers.insert(path.clone(), giver);
-            let inserted = self.artifact.tree.insert(path.clone(), entry.clone());
+            let inserted = self.artifact.tree.insert(path.clone(), entry);
             return inserted.map_err(|e| self.no_room(part, &e).into());
         };
         let first = &self.from[self.givers.get(path).copied().unwrap_or(0)];
+        // A hard link is its content: what it is called is a matter of each tree.
+        let contents = compare::contents(&self.artifact.tree, &part.artifact.tree, path);
         let differs = match (&there.kind, &entry.kind) {
             (EntryKind::Dir, EntryKind::Dir) => return Ok(()),
-            (EntryKind::File(a), EntryKind::File(b)) if is_kpm(path) => {
-                let merged =
-                    Entry { kind: EntryKind::File(merge_kpm(path, a, b)?), ..there.clone() };
-                self.artifact.tree.remove(path);
-                self.artifact.tree.insert(path.clone(), merged).expect("the path was taken out");
-                return Ok(());
-            }
-            (EntryKind::File(a), EntryKind::File(b)) => compare::same(a, b)?,
             (EntryKind::Symlink(a), EntryKind::Symlink(b)) if a == b => None,
-            (EntryKind::HardLink(a), EntryKind::HardLink(b)) if a == b => None,
-            _ => Some(
-                "one is a link or directory and the other is not, or they point elsewhere".into(),
-            ),
+            _ => match contents {
+                Some((a, b)) if is_kpm(path) => {
+                    let merged =
+                        Entry { kind: EntryKind::File(merge_kpm(path, a, b)?), ..there.clone() };
+                    self.artifact.tree.remove(path);
+                    let inserted = self.artifact.tree.insert(path.clone(), merged);
+                    inserted.expect("the path was taken out");
+                    return Ok(());
+                }
+                Some((a, b)) => compare::same(a, b)?,
+                None => Some(
+                    "one is a link or directory and the other is not, or they point elsewhere"
+                        .into(),
+                ),
+            },
         };
         let both = format!("{first} and {}", part.label());
         match differs {
@@ -141,6 +147,26 @@ impl Merge {
             }
         }
         Ok(())
+    }
+
+    /// A part's entry as it goes into this tree. A hard link stays one where the file that it names is that part's
+    /// here, or the same; where it is another part's, this is a file of its own.
+    fn here(&self, part: &Part, entry: &Entry) -> Result<Entry> {
+        let EntryKind::HardLink(first) = &entry.kind else { return Ok(entry.clone()) };
+        let Some(own) = part.artifact.tree.get(first).and_then(Entry::source) else {
+            let fault = Error::failed(format!("{first} is no file")).at(&part.artifact.origin);
+            return Err(fault.into());
+        };
+        let same = match self.artifact.tree.get(first) {
+            Some(Entry { kind: EntryKind::File(there), .. }) if there.is(own) => true,
+            // Names of one file have one mode.
+            Some(Entry { kind: EntryKind::File(there), mode, .. }) if *mode == entry.mode => {
+                compare::same(there, own)?.is_none()
+            }
+            _ => false,
+        };
+        let kind = if same { entry.kind.clone() } else { EntryKind::File(own.clone()) };
+        Ok(Entry { kind, ..entry.clone() })
     }
 
     /// An entry below what is no directory in another part, or the reverse.

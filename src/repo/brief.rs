@@ -192,7 +192,8 @@ impl Brief {
 /// What is said of a state that does not hold what it has to.
 pub(super) fn damaged() -> Error {
     Error::failed("the state of the repository is damaged").hint(
-        "restore it from a copy, or make the repository anew: gfxpack repo create NEW DIR takes all packages below DIR",
+        "restore it from a copy, or make the repository anew: gfxpack repo create NEW DIR takes all packages below DIR, \
+         also those that were removed lately, whose files stay for a while: remove them again",
     )
 }
 

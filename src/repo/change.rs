@@ -29,6 +29,8 @@ pub(super) struct Change {
     pub removed: Vec<Arc<Package>>,
     /// How many of those to add were there.
     pub same: usize,
+    /// What was not looked into for packages to add, with the reason.
+    pub passed_over: Vec<String>,
 }
 
 fn sorted(mut packages: Vec<Stored>) -> Vec<Stored> {

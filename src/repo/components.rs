@@ -1,5 +1,7 @@
 //! Which component of an apt repository a package is in.
 
+use std::path::Path;
+
 use globset::{Glob, GlobMatcher};
 
 use super::store::Settings;
@@ -10,11 +12,14 @@ use crate::error::Error;
 pub(super) struct Rules(Vec<(String, GlobMatcher)>);
 
 impl Rules {
-    pub fn new(settings: &Settings) -> Result<Self, Error> {
+    /// Those of the settings of the repository in `dir`.
+    pub fn new(settings: &Settings, dir: &Path) -> Result<Self, Error> {
         let rules = settings.rules.iter().map(|(component, glob)| {
             let matcher = Glob::new(glob).map_err(|e| {
                 Error::usage(format!("the component {component} has a glob that is none"))
+                    .at(dir)
                     .because(e)
+                    .hint("give all components anew: gfxpack repo set DIR --component NAME=GLOB")
             })?;
             Ok((component.clone(), matcher.compile_matcher()))
         });

@@ -24,6 +24,7 @@ use crate::read_at::{OpenFile, ReadAt};
 use crate::sha256_pair::Sha256;
 use crate::sign::Signer;
 use crate::streams;
+use crate::tree::output::is_part;
 
 /// How packages are brought in.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,14 +62,31 @@ struct Input {
     metadata: Option<fs::Metadata>,
 }
 
+/// Packages that were looked for.
+#[derive(Debug, Default)]
+struct Found {
+    inputs: Vec<Input>,
+    /// What is no package, or was not looked into, and should be.
+    faults: Vec<Error>,
+    /// What was not looked into and need not be, with the reason.
+    passed_over: Vec<String>,
+}
+
 /// Finds the packages: files by name, and those below directories, sorted. Names that end in neither `.deb` nor
-/// `.rpm` are passed over in a directory, and refused where they are given.
-fn find(paths: &[PathBuf], jobs: &Jobs) -> Result<Vec<Input>> {
-    let mut found = Vec::new();
+/// `.rpm` are passed over in a directory, and refused where they are given. Gives what else was passed over, too.
+fn find(paths: &[PathBuf], jobs: &Jobs) -> Result<(Vec<Input>, Vec<String>)> {
+    let mut all = Found::default();
+    let Found { inputs: found, faults, .. } = &mut all;
     let mut dirs = Vec::new();
-    let mut faults = Vec::new();
     for path in paths {
         match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() && path.file_name().is_some_and(is_part) => {
+                faults.push(
+                    Error::usage("is of a run that has not finished, or was killed")
+                        .at(path)
+                        .hint("name what the run makes of it, once it has ended"),
+                );
+            }
             Ok(metadata) if metadata.is_dir() => dirs.push(path.clone()),
             Ok(metadata) if !metadata.is_file() => faults.push(irregular(path)),
             Ok(metadata) => match format(path) {
@@ -84,19 +102,31 @@ fn find(paths: &[PathBuf], jobs: &Jobs) -> Result<Vec<Input>> {
         }
     }
     for dir in dirs {
-        let before = found.len() + faults.len();
-        walk(&dir, &mut found, &mut faults, jobs)?;
-        if found.len() + faults.len() == before {
-            faults.push(
-                Error::failed("has no packages in it")
+        let before = all.inputs.len() + all.faults.len();
+        let passed_over = all.passed_over.len();
+        walk(&dir, &mut all, jobs)?;
+        if all.inputs.len() + all.faults.len() == before {
+            // What was passed over is told with a change, and here is none.
+            let what = match &all.passed_over[passed_over..] {
+                [] => "has no packages in it".to_owned(),
+                told => format!(
+                    "has no packages in it beside what was passed over: {}",
+                    told.join("; ")
+                ),
+            };
+            all.faults.push(
+                Error::failed(what)
                     .at(&dir)
                     .hint("name a directory with .deb or .rpm files in it or below it"),
             );
         }
     }
+    let Found { inputs: mut found, faults, mut passed_over } = all;
     found.sort_by(Input::order);
     found.dedup_by(|one, other| one.path == other.path);
-    Errors::check(found, faults)
+    passed_over.sort();
+    passed_over.dedup();
+    Errors::check((found, passed_over), faults)
 }
 
 impl Input {
@@ -110,8 +140,9 @@ impl Input {
     }
 }
 
-/// Finds the packages in a directory and below it, but for those of repositories.
-fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>, jobs: &Jobs) -> Result<()> {
+/// Finds the packages in a directory and below it, but for those of repositories, those that are being made, and those
+/// that links lead to.
+fn walk(dir: &Path, found: &mut Found, jobs: &Jobs) -> Result<()> {
     /// Files that one thread looks at: to look at one is to ask the system once.
     const TOGETHER: usize = 256;
     let mut named: Vec<(PathBuf, Format, bool)> = Vec::new();
@@ -122,13 +153,21 @@ fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>, jobs: &Jobs
             let entry = entry.map_err(cannot)?;
             let path = entry.path();
             let kind = entry.file_type().map_err(cannot)?;
+            let mut passed_over = |why: &str| {
+                found.passed_over.push(format!("{} ({why})", path.display()));
+            };
             if kind.is_dir() {
-                // A repository's packages are added by `merge`.
-                if entry.file_name() != OWN && !path.join(OWN).is_dir() {
+                if is_part(&entry.file_name()) {
+                    passed_over("of a run that has not finished, or was killed");
+                } else if path.join(OWN).is_dir() {
+                    passed_over("a repository: gfxpack repo merge adds its packages");
+                } else if entry.file_name() != OWN {
                     dirs.push(path);
                 }
             } else if let Some(format) = format(&path) {
                 named.push((path, format, kind.is_file()));
+            } else if kind.is_symlink() && path.is_dir() {
+                passed_over("a link to a directory: name that to add what is in it");
             }
         }
     }
@@ -141,9 +180,9 @@ fn walk(dir: &Path, found: &mut Vec<Input>, faults: &mut Vec<Error>, jobs: &Jobs
         let metadata = metadata.map_err(|e| Error::io("cannot read", &path, e))?;
         if metadata.is_file() {
             let (size, metadata) = (metadata.len(), is_no_link.then_some(metadata));
-            found.push(Input { path, format, size, metadata });
+            found.inputs.push(Input { path, format, size, metadata });
         } else if !metadata.is_dir() {
-            faults.push(irregular(&path));
+            found.faults.push(irregular(&path));
         }
     }
     Ok(())
@@ -175,7 +214,7 @@ fn format(path: &Path) -> Option<Format> {
     Format::called(path.extension()?.to_str()?)
 }
 
-/// Brings the packages in. All faults are told.
+/// Brings the packages in, and gives what was passed over on the way, for a warning each. All faults are told.
 pub(super) fn bring(
     places: &Places,
     settings: &Settings,
@@ -183,11 +222,11 @@ pub(super) fn bring(
     options: Options<'_>,
     jobs: &Jobs,
     monitor: &dyn Monitor,
-) -> Result<Vec<Waiting>> {
+) -> Result<(Vec<Waiting>, Vec<String>)> {
     if options.known.is_none() {
         apart(places, paths)?;
     }
-    let inputs = find(paths, jobs)?;
+    let (inputs, passed_over) = find(paths, jobs)?;
     let mut incoming = places.incoming();
     // What is only looked at is signed elsewhere, for the digest that it will have.
     let mut elsewhere = None;
@@ -199,7 +238,7 @@ pub(super) fn bring(
         dir.path().clone_into(&mut incoming);
         elsewhere = Some(dir);
     }
-    let components = components::Rules::new(settings)?;
+    let components = components::Rules::new(settings, &places.dir)?;
     monitor.begin("reading packages", inputs.iter().map(|input| input.size).sum());
     let dev = fs::metadata(&places.dir).ok().map(|metadata| metadata.dev());
     let number = AtomicUsize::new(0);
@@ -231,7 +270,7 @@ pub(super) fn bring(
             Err(e) => faults.extend(e.into_vec()),
         }
     }
-    Errors::check(waiting, faults)
+    Errors::check((waiting, passed_over), faults)
 }
 
 /// A package that was read, of which nothing is known yet.

@@ -62,9 +62,10 @@ pub(super) fn outdated(dir: &Path, state: &State) -> Result<(), Error> {
         ))
         .at(dir)
         .hint(
-            "packages that came since would be lost: put back the state that belongs to what is published. Where that is lost, \
-             make the repository anew: gfxpack repo create NEW DIR --date \"$(date +%s)\" takes all packages below DIR. Where \
-             the file is the one that is wrong, remove it",
+            "packages that came since would be lost: put back the state that belongs to what is published. Where that is \
+             lost, make the repository anew: gfxpack repo create NEW DIR --date \"$(date +%s)\" takes all packages below DIR, \
+             also those that were removed lately, whose files stay for a while: remove them again. Where the file is the one \
+             that is wrong, remove it",
         )),
     }
 }

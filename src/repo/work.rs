@@ -12,7 +12,7 @@ use super::change::{self, Change};
 use super::intake;
 use super::publish::{self, Next, Published};
 use super::store::{Places, Repository, Settings, State, Stored, nanoseconds};
-use super::{Indices, Kept, apt, closed, rpm, settings, trust};
+use super::{Indices, Kept, apt, closed, components, rpm, settings, trust};
 use crate::error::{Error, Errors, Result};
 use crate::jobs::Jobs;
 use crate::package::Format;
@@ -174,7 +174,10 @@ impl Run<'_> {
         let key = self.key(places, state)?;
         trust::outdated(&places.dir, state)?;
         let settings = match action {
-            Action::Set(settings) => settings,
+            Action::Set(settings) => {
+                components::Rules::new(settings, &places.dir)?;
+                settings
+            }
             _ => &state.settings,
         };
         let change = self.change(places, state, action)?;
@@ -184,8 +187,13 @@ impl Run<'_> {
             same: change.same,
             packages: change.packages.len(),
             published: None,
-            warnings: settings::warnings(state, settings),
+            warnings: change
+                .passed_over
+                .iter()
+                .map(|what| format!("passed over: {what}"))
+                .collect(),
         };
+        outcome.warnings.extend(settings::warnings(state, settings));
         let is_new = state.publication == 0
             || matches!(action, Action::Refresh)
             || *settings != state.settings;
@@ -254,11 +262,13 @@ impl Run<'_> {
         let only_look = self.is_rehearsal;
         let intake_options =
             intake::Options { link: options.link, rpm_signer, known: None, only_look };
-        let bring = |paths: &[PathBuf], options: intake::Options<'_>| {
-            intake::bring(places, &state.settings, paths, options, self.jobs, self.monitor)
+        let bring = |paths: &[PathBuf], options: intake::Options<'_>| -> Result<Change> {
+            let (waiting, passed_over) =
+                intake::bring(places, &state.settings, paths, options, self.jobs, self.monitor)?;
+            Ok(Change { passed_over, ..change::add(state, waiting)? })
         };
         Ok(match action {
-            Action::Add(paths) => change::add(state, bring(paths, intake_options)?)?,
+            Action::Add(paths) => bring(paths, intake_options)?,
             Action::Merge(dirs) => {
                 let mut known = HashMap::new();
                 for dir in dirs {
@@ -271,7 +281,7 @@ impl Run<'_> {
                 let files: Vec<PathBuf> = known.keys().cloned().collect();
                 // Digests are those of the files as they are there: signing changes them.
                 let options = intake::Options { known: Some(&known), ..intake_options };
-                change::add(state, bring(&files, options)?)?
+                bring(&files, options)?
             }
             Action::Remove(selectors, format) => change::remove(state, selectors, format)?,
             Action::Prune(keep) => change::prune(state, keep)?,

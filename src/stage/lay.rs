@@ -77,16 +77,16 @@ pub(super) fn lay(
         entry.mode = Entry::dir().mode;
     }
     if let EntryKind::HardLink(first) = &entry.kind {
-        // The first name may have gone elsewhere; then this is a file of its own.
+        let Some(source) = artifact.tree.get(first).and_then(Entry::source) else {
+            return Err(Error::failed(format!("{first} is no file")).at(&artifact.origin));
+        };
+        // The first name may have gone elsewhere, and another artifact's file be in its place; then this is a
+        // file of its own.
+        let is_first = |there: &TreePath| tree.get(there)?.source().map(|laid| laid.is(source));
         let there = first.strip_prefix(prefix).map(|first| root.join(&first));
-        entry.kind = match there.filter(|there| tree.get(there).is_some()) {
+        entry.kind = match there.filter(|there| is_first(there) == Some(true)) {
             Some(there) => EntryKind::HardLink(there),
-            None => match artifact.tree.get(first).and_then(Entry::source) {
-                Some(source) => EntryKind::File(source.clone()),
-                None => {
-                    return Err(Error::failed(format!("{first} is no file")).at(&artifact.origin));
-                }
-            },
+            None => EntryKind::File(source.clone()),
         };
     }
     tree.insert(root.join(below), entry).map_err(fault)

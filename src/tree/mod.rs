@@ -20,6 +20,7 @@ pub mod list;
 pub mod output;
 pub mod read;
 pub mod record;
+pub mod whole;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -5,7 +5,7 @@
 //! one that a killed run left behind is recognised and removed. A run that is asked to end removes its
 //! own ([`abandon`]).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -77,6 +77,12 @@ pub fn abandon(within: Duration) {
 
 fn parts() -> std::sync::MutexGuard<'static, Vec<Part>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a directory of this name has an output that is being made, or that a killed run has left: nothing in it need
+/// be whole.
+pub fn is_part(name: &OsStr) -> bool {
+    name.as_encoded_bytes().ends_with(PART.as_bytes())
 }
 
 /// An output directory that is being filled.

@@ -47,6 +47,19 @@ impl Source {
         }
     }
 
+    /// Whether it is the other one or a copy of it, which needs no reading. Two that were read or made apart are not,
+    /// also where their bytes are the same.
+    pub fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Bytes(a), Self::Bytes(b)) => Arc::ptr_eq(a, b),
+            (Self::File(a), Self::File(b)) => Arc::ptr_eq(a, b),
+            (Self::Pieces { pieces: a, .. }, Self::Pieces { pieces: b, .. }) => Arc::ptr_eq(a, b),
+            (Self::Kpack(a), Self::Kpack(b)) => Arc::ptr_eq(a, b),
+            (Self::Kpm(a), Self::Kpm(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
     /// Whether it is known to be of length 0.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)

@@ -4,17 +4,15 @@
 //! works on it. Here the damage is what is looked for: it becomes findings, and what can be read is
 //! checked further.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use super::finding::{Check, Finding, chain};
-use crate::artifact::{ArtifactName, ArtifactTree, MANIFEST};
+use crate::artifact::{
+    ArtifactName, ArtifactTree, LineError, MANIFEST, MANIFEST_MAX, manifest_lines,
+};
 use crate::error::{Error, Result};
 use crate::tree::{EntryKind, Source, Tree, TreePath, read as tree_read};
-
-/// A manifest of a build has some dozens of lines; one over this size is not one.
-const MANIFEST_MAX: u64 = 1 << 20;
 
 /// Reads all artifacts in `parent`, sorted by name, with what is wrong with their manifests. Fails
 /// where `parent` cannot be read or has no artifact in it.
@@ -112,23 +110,17 @@ fn manifest(tree: &mut Tree) -> Result<Vec<u8>, String> {
 /// The prefixes that a manifest lists.
 fn prefixes(text: &[u8], label: &str, tree: &Tree, findings: &mut Vec<Finding>) -> Vec<TreePath> {
     let mut prefixes: Vec<TreePath> = Vec::new();
-    let mut seen = BTreeSet::new();
     let mut found = |message: String, expected: &str| {
         findings.push(Finding::new(Check::Manifest, label, MANIFEST, message, expected));
     };
-    for (i, line) in text.split(|&b| b == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii();
-        if line.is_empty() {
-            continue;
-        }
-        let number = i + 1;
-        match TreePath::new(line) {
-            Err(e) => found(format!("line {number}: {e}"), "a prefix of the artifact"),
-            Ok(prefix) if !seen.insert(prefix.clone()) => {
-                found(
-                    format!("line {number}: the prefix `{prefix}` is listed twice"),
-                    "each prefix once",
-                );
+    for (number, line) in manifest_lines(text) {
+        match line {
+            Err(e) => {
+                let expected = match e {
+                    LineError::Path(_) => "a prefix of the artifact",
+                    LineError::Twice(_) => "each prefix once",
+                };
+                found(format!("line {number}: {e}"), expected);
             }
             Ok(prefix) => {
                 if tree.get(&prefix).is_some_and(|entry| !entry.is_dir()) {

@@ -63,7 +63,7 @@ pub struct Global {
     /// Threads to use [default: one for each core]
     #[arg(long, short, global = true, help_heading = "Everywhere", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Memory to use, as 256MiB or 1GiB: for `package` and `build` the most that the run takes, which
+    /// Memory to use, as 256MiB or 1GiB: for `package`, `build` and `make` the most that the run takes, which
     /// then works on fewer packages at once, with fewer threads; elsewhere what data in flight takes;
     /// in `split` compressed bundles take up to 7/4 of it besides, and a large one by itself up to 128MiB
     /// [default: 64MiB in flight]

@@ -146,7 +146,7 @@ pub struct RepoSettings {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=3650))]
     pub valid_days: Option<u32>,
     /// Where clients find DIR, as https://repo.example.org/rocm; then .sources and .repo files are made
-    #[arg(long, value_name = "URL", value_parser = line_or_nothing)]
+    #[arg(long, value_name = "URL", value_parser = url_or_nothing)]
     pub url: Option<String>,
     /// Publications before the newest whose indices and packages stay, for clients in the middle of something
     /// [default: 3]
@@ -356,6 +356,24 @@ fn line_or_nothing(text: &str) -> Result<String, String> {
     if text.is_empty() { Ok(String::new()) } else { line(text) }
 }
 
+/// An address, or nothing to take it back. Sources have a list of them, so that a blank would make it two.
+fn url_or_nothing(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let is_address = |(scheme, rest): (&str, &str)| {
+        let good = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(good)
+            && !rest.is_empty()
+    };
+    if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        Err("expected one address, without blanks (%20 in place of one)".to_owned())
+    } else if text.is_empty() || text.split_once("://").is_some_and(is_address) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected scheme://…, as https://repo.example.org/rocm".to_owned())
+    }
+}
+
 /// A word that can be a directory and stand in a list.
 fn word(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || "+.-_".contains(c);
@@ -386,5 +404,10 @@ fn metadata_compression() -> impl TypedValueParser<Value = MetadataCompression> 
 fn component(text: &str) -> Result<(String, String), String> {
     let (name, glob) =
         text.split_once('=').ok_or("expected NAME=GLOB, as gfx110x=*-gfx110x".to_owned())?;
+    if glob.is_empty() {
+        return Err("expected a glob after the `=`, as *-gfx110x".to_owned());
+    }
+    // Packages that come later are held against it: it is published only if it is one.
+    globset::Glob::new(glob).map_err(|e| e.to_string())?;
     Ok((word(name)?, glob.to_owned()))
 }
