@@ -95,10 +95,10 @@ pub(super) struct Packing<'a, 'j> {
 const AHEAD: usize = 32;
 
 /// Bytes of buffers that may wait for their next use.
-const BUFFERS: usize = 16 << 20;
+const BUFFERS: usize = 4 << 20;
 
 /// The part of the memory in flight that frames may take until it is their turn.
-const FRAMES: u64 = 8;
+const FRAMES: u64 = 32;
 
 /// Memory for the archives of a pass. What is over of frames will be in a file beside the first of them.
 pub(super) fn rooms(plans: &[Wish<'_>], jobs: &Jobs) -> Rooms {
