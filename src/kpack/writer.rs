@@ -26,7 +26,7 @@ use crate::target::TargetId;
 
 /// Objects up to this size are held in memory while they are compressed; larger ones are streamed, in about as much
 /// memory (at level 3 a window of 2 MiB and tables). So what compressing takes depends on no object's size.
-pub const STREAM_OVER: u64 = 4 << 20;
+pub const STREAM_OVER: u64 = 2 << 20;
 
 /// What is read of a streamed object in one go.
 const PIECE: usize = 256 << 10;
