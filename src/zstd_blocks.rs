@@ -47,6 +47,23 @@ pub(crate) fn raw(text: &[u8], to: &mut Vec<u8>) {
     }
 }
 
+/// Blocks of zeros, of which there are three or more and no more than a block may have, that take exactly `size` bytes. `None` for less
+/// than a block of zeros takes, four, and for five and six.
+pub(crate) fn filling(zeros: usize, size: usize) -> Option<Vec<u8>> {
+    debug_assert!((3..=MOST).contains(&zeros));
+    let rest = size.checked_sub(4)?;
+    // Where headers of empty blocks alone do not fill it, one or two zeros as they are, behind a header of theirs.
+    let plain = rest % 3;
+    let empty = (rest - plain).checked_sub(if plain > 0 { 3 } else { 0 })? / 3;
+    let mut blocks = vec![0; 3 * empty];
+    raw(&[0; 2][..plain], &mut blocks);
+    // Type 1: the byte that comes again.
+    let header = ((zeros - plain) << 3) | (1 << 1);
+    blocks.extend_from_slice(&header.to_le_bytes()[..3]);
+    blocks.push(0);
+    Some(blocks)
+}
+
 /// An encoder of one text after the other.
 pub(crate) struct BlockEncoder {
     encoder: CCtx<'static>,
@@ -304,6 +321,18 @@ mod tests {
             let backwards: Vec<Vec<u8>> = alone.into_iter().rev().collect();
             let expected: Vec<u8> = texts.iter().rev().flatten().copied().collect();
             assert!(zstd::decode_all(&frame(level, &backwards)[..]).unwrap() == expected);
+        }
+    }
+
+    #[test]
+    fn blocks_of_zeros_take_any_size_that_they_can() {
+        for (zeros, size) in (0..40).map(|size| (1024 + size, size)).chain([(MOST, 5000)]) {
+            let blocks = filling(zeros, size);
+            assert_eq!(blocks.is_some(), size == 4 || size >= 7, "{size}");
+            let Some(blocks) = blocks else { continue };
+            assert_eq!(blocks.len(), size);
+            let decoded = zstd::decode_all(&frame(3, &[blocks])[..]).unwrap();
+            assert!(decoded == vec![0; zeros], "{size}");
         }
     }
 

@@ -142,6 +142,37 @@ fn a_deb_of_several_xz_blocks_has_the_bytes_of_dpkg_deb() {
     assert_equals_dpkg_deb(&package);
 }
 
+/// Content is written before it is known how large the control member becomes, which holds its digests.
+#[test]
+fn the_control_member_fits_before_content_that_was_written_first() {
+    let dir = tempfile::tempdir().unwrap();
+    for (files, size) in [(1, 12 << 20), (3000, 4000), (3000, 10)] {
+        let mut package = sample("large", Kind::Generic);
+        for nth in 0..files {
+            let mut state = nth as u64 + 1;
+            let noise = std::iter::repeat_with(|| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state.to_be_bytes()[0]
+            });
+            let noise: Vec<u8> = noise.take(size).collect();
+            file(&mut package.tree, &format!("opt/{nth}"), 0o644, noise);
+        }
+        // As it comes, in the room that was foreseen, and moved.
+        for compression in [Compression::None, ZSTD, Compression::Xz { level: 0 }] {
+            let (deb, _) = write_with(&package, Format::Deb, &options(compression, 2), dir.path());
+            let members = ok(tool("ar", "binutils").arg("t").arg(&deb));
+            assert_eq!(members.lines().count(), 3, "{members}");
+            let out = dir.path().join("out");
+            ok(tool("dpkg-deb", "dpkg").arg("-R").args([&deb, &out]));
+            let check = ["--check", "--quiet", "DEBIAN/md5sums"];
+            ok(tool("md5sum", "coreutils").args(check).current_dir(&out));
+            let sums = fs::read_to_string(out.join("DEBIAN/md5sums")).unwrap();
+            assert!(sums.lines().count() >= files, "{sums}");
+            fs::remove_dir_all(&out).unwrap();
+        }
+    }
+}
+
 #[test]
 fn debs_install_verify_and_go_without_a_trace() {
     let temp = tempfile::tempdir().unwrap();

@@ -478,6 +478,7 @@ fn options() -> SetOptions {
         memory: None,
         spool: None,
         signer: None,
+        digests: false,
         sign_debs: false,
     }
 }

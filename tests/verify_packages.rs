@@ -82,6 +82,7 @@ fn write(package: &Package, format: Format, dir: &Path) -> PathBuf {
         threads: 1,
         read_ahead: 8 << 20,
         spool_dir: std::env::temp_dir(),
+        digest: true,
         signer: None,
     };
     let templates = Templates::built_in();

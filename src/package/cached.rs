@@ -24,7 +24,7 @@ use crate::tree::{EntryKind, Source, Tree};
 #[derive(Debug, Serialize, Deserialize)]
 struct Beside {
     installed_size: u64,
-    sha256: String,
+    sha256: Option<String>,
     /// Of its archives, in the order of the tree: size and number of kernels, which manifests in other packages state.
     archives: Vec<(u64, u64)>,
 }

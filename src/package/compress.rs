@@ -181,7 +181,7 @@ pub(super) struct Encoder<W: Write> {
 }
 
 enum Method<W: Write> {
-    Blocks(Frame<W>),
+    Blocks(Box<Frame<W>>),
     Long(zstd::Encoder<'static, Counted<W>>, i32),
     Xz(liblzma::write::XzEncoder<W>),
     None(W),
@@ -220,17 +220,22 @@ fn settle<W: Write>(encoder: &mut zstd::Encoder<'static, Counted<W>>) -> io::Res
 }
 
 impl<W: Write> Encoder<W> {
-    /// Begins a frame or stream.
-    pub(super) fn new(out: W, compression: Compression, threads: usize) -> io::Result<Self> {
+    /// Begins a frame or stream. With a `sum`, a zstd frame ends with one of all content.
+    pub(super) fn new(
+        out: W,
+        compression: Compression,
+        threads: usize,
+        sum: bool,
+    ) -> io::Result<Self> {
         let threads = u32::try_from(threads.clamp(1, 64)).expect("clamped");
         let method = match compression {
             Compression::Zstd { level, long: None } => {
-                Method::Blocks(Frame::new(out, level, threads as usize)?)
+                Method::Blocks(Box::new(Frame::new(out, level, threads as usize, sum)?))
             }
             Compression::Zstd { level, long: Some(log) } => {
                 let mut encoder = zstd::Encoder::new(Counted { out, bytes: 0 }, level)?;
                 encoder.multithread(threads)?;
-                encoder.include_checksum(true)?;
+                encoder.include_checksum(sum)?;
                 encoder.long_distance_matching(true)?;
                 encoder.window_log(log)?;
                 Method::Long(encoder, level)
@@ -357,7 +362,7 @@ mod tests {
         ];
         for compression in all {
             let [one, three] = [(1, 1 << 20), (3, 12345)].map(|(threads, chunk)| {
-                let mut encoder = Encoder::new(Vec::new(), compression, threads).unwrap();
+                let mut encoder = Encoder::new(Vec::new(), compression, threads, true).unwrap();
                 input.chunks(chunk).for_each(|chunk| encoder.write_all(chunk).unwrap());
                 encoder.finish().unwrap()
             });

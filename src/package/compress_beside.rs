@@ -8,11 +8,13 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
+use super::ahead::CHUNK;
 use super::compress::Encoder;
 
-/// Bytes that go over at a time, and how many of these wait.
-const CHUNK: usize = 128 << 10;
-const WAITING: usize = 16;
+/// How many chunks wait.
+const WAITING: usize = 32;
+/// From this size on a buffer goes over as it is. Less is copied into a chunk.
+const WORTH_ITS_WAY: usize = CHUNK / 4;
 
 /// An [`Encoder`], here or in another thread. The bytes are the same.
 pub(super) enum Encoding<'scope, W: Write> {
@@ -90,6 +92,18 @@ impl<'scope, W: Write + Send + 'scope> Encoding<'scope, W> {
         }
     }
 
+    /// Writes what is in a buffer, and may leave another one in its place.
+    pub(super) fn hand_over(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Beside(beside) if buffer.len() >= WORTH_ITS_WAY => {
+                beside.send_chunk()?;
+                let next = beside.spare();
+                beside.send(Work::Bytes(std::mem::replace(buffer, next)))
+            }
+            _ => self.write_all(buffer),
+        }
+    }
+
     /// See [`Encoder::finish`].
     pub(super) fn finish(self) -> io::Result<W> {
         match self {
@@ -116,11 +130,16 @@ impl<W: Write + Send> Beside<'_, W> {
         if self.chunk.is_empty() {
             return Ok(());
         }
-        let mut next = self.used.try_recv().unwrap_or_default();
+        let mut next = self.spare();
         next.clear();
         next.reserve_exact(CHUNK);
         let full = std::mem::replace(&mut self.chunk, next);
         self.send(Work::Bytes(full))
+    }
+
+    /// A buffer that came back, or a new one.
+    fn spare(&self) -> Vec<u8> {
+        self.used.try_recv().unwrap_or_default()
     }
 
     fn join(&mut self) -> io::Result<W> {

@@ -2,14 +2,17 @@
 //! is written, and the copying of content.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 
 use super::Format;
-use super::ahead::Content;
+use super::ahead::{CHUNK, Content};
 use super::capabilities;
 use super::compress::is_compressed;
 use super::spec::Package;
 use crate::error::{Error, Errors, Result};
+use crate::sha256_pair::Sha256;
 use crate::tree::{EntryKind, Source, Tree, TreePath};
 
 /// One member of a package.
@@ -261,22 +264,36 @@ pub(super) fn cannot_write(package: &Package, format: Format, error: io::Error) 
 }
 
 /// Reads the content of a member once, in pieces of bounded size. `buffer` is lent so that it is
-/// allocated once.
+/// allocated once; who takes a piece may leave another buffer in its place.
 pub(super) fn copy(
     content: &Content<'_>,
     buffer: &mut Vec<u8>,
-    mut take: impl FnMut(&[u8]) -> Result<()>,
+    mut take: impl FnMut(&mut Vec<u8>) -> Result<()>,
 ) -> Result<()> {
-    buffer.resize(256 * 1024, 0);
     let mut reader = content.source.open().map_err(|e| cannot_read(content, e))?;
     let mut left = content.size;
     while left > 0 {
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        reader.read_exact(&mut buffer[..wanted]).map_err(|e| cannot_read(content, e))?;
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK);
+        buffer.resize(wanted, 0);
+        reader.read_exact(buffer).map_err(|e| cannot_read(content, e))?;
         left -= wanted as u64;
-        take(&buffer[..wanted])?;
+        take(buffer)?;
     }
     longer_than_it_was(content, &mut reader)
+}
+
+/// The SHA-256 of a package's file, which has `size` bytes.
+pub(super) fn digest(file: &File, size: u64) -> io::Result<[u8; 32]> {
+    let mut sha256 = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut at = 0;
+    while at < size {
+        let wanted = usize::try_from(size - at).unwrap_or(usize::MAX).min(buffer.len());
+        file.read_exact_at(&mut buffer[..wanted], at)?;
+        sha256.update(&buffer[..wanted]);
+        at += wanted as u64;
+    }
+    Ok(sha256.finish())
 }
 
 /// A failed read of a member's content.

@@ -21,6 +21,8 @@ use crate::zstd_blocks::{self, Blocks, END, Effort, MAGIC};
 pub(super) const LARGE: u64 = 1 << 20;
 /// A run of no more stands as it is: the header of a large file is most of them.
 const SHORT: usize = 1 << 10;
+/// The size of a frame's sum.
+const SUM: usize = 4;
 
 /// About what is compressed at a time at a level, in bytes: twice to four times as far as blocks look back.
 fn job(level: i32) -> u64 {
@@ -129,8 +131,8 @@ pub(super) struct Frame<W> {
     out: W,
     blocks: Blocks,
     level: i32,
-    /// Of all content.
-    sum: XxHash64,
+    /// Of all content, where the frame has one.
+    sum: Option<XxHash64>,
     /// How the file that is being written goes into the frame, and whether its blocks are made elsewhere.
     way: Way,
     given: bool,
@@ -152,16 +154,16 @@ enum Part {
 }
 
 impl<W: Write> Frame<W> {
-    /// Begins a frame.
-    pub(super) fn new(mut out: W, level: i32, threads: usize) -> io::Result<Self> {
-        // The descriptor: no size, a sum at the end.
+    /// Begins a frame, which ends with a `sum` or without.
+    pub(super) fn new(mut out: W, level: i32, threads: usize, sum: bool) -> io::Result<Self> {
+        // The descriptor: no size; whether there is a sum at the end.
         let window = zstd_blocks::window_byte(zstd_blocks::window_log(level));
-        out.write_all(&[&MAGIC[..], &[4, window]].concat())?;
+        out.write_all(&[&MAGIC[..], &[u8::from(sum) << 2, window]].concat())?;
         Ok(Self {
             out,
             blocks: blocks(level, threads),
             level,
-            sum: XxHash64::with_seed(0),
+            sum: sum.then(|| XxHash64::with_seed(0)),
             way: Way::Run,
             given: false,
             run: Vec::new(),
@@ -198,15 +200,25 @@ impl<W: Write> Frame<W> {
 
     /// Ends the frame, once all blocks were given.
     pub(super) fn finish(mut self) -> io::Result<W> {
+        self.end_parts()?;
+        self.end()
+    }
+
+    fn end_parts(&mut self) -> io::Result<()> {
         self.end_run()?;
         while self.take()? {}
         if !self.parts.is_empty() {
             let what = "blocks of content that another writer compresses did not come";
             return Err(io::Error::other(what));
         }
+        Ok(())
+    }
+
+    fn end(mut self) -> io::Result<W> {
         self.out.write_all(&END)?;
-        let [sum @ .., _, _, _, _] = self.sum.finish().to_le_bytes();
-        self.out.write_all(&sum)?;
+        if let Some(sum) = self.sum {
+            self.out.write_all(&sum.finish().to_le_bytes()[..SUM])?;
+        }
         Ok(self.out)
     }
 
@@ -303,6 +315,27 @@ impl<W: Write> Frame<W> {
     }
 }
 
+impl Frame<Vec<u8>> {
+    /// Ends the frame with so many zeros more, in blocks that make it `size` bytes long. `None` where it does not come out so.
+    pub(super) fn finish_filled(
+        mut self,
+        zeros: usize,
+        size: usize,
+    ) -> io::Result<Option<Vec<u8>>> {
+        self.end_parts()?;
+        let sum = self.sum.as_mut().map_or(0, |sum| {
+            sum.write(&vec![0; zeros]);
+            SUM
+        });
+        let left = size.checked_sub(self.out.len() + END.len() + sum);
+        let Some(blocks) = left.and_then(|left| zstd_blocks::filling(zeros, left)) else {
+            return Ok(None);
+        };
+        self.out.extend_from_slice(&blocks);
+        self.end().map(Some)
+    }
+}
+
 impl<W: Write> Write for Frame<W> {
     /// Takes no more at a time than is left of the file that was announced.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -313,7 +346,9 @@ impl<W: Write> Write for Frame<W> {
             }
         };
         let bytes = &bytes[..taken];
-        self.sum.write(bytes);
+        if let Some(sum) = &mut self.sum {
+            sum.write(bytes);
+        }
         match self.way {
             Way::Run => self.run(bytes)?,
             Way::Pieces(mut cut) => {
@@ -393,7 +428,7 @@ mod tests {
     }
 
     fn write(parts: &[(Vec<u8>, bool)], threads: usize, chunk: usize) -> Vec<u8> {
-        let mut frame = Frame::new(Vec::new(), LEVEL, threads).unwrap();
+        let mut frame = Frame::new(Vec::new(), LEVEL, threads, true).unwrap();
         let put = |frame: &mut Frame<Vec<u8>>, bytes: &mut Vec<u8>| {
             bytes.chunks(chunk).for_each(|bytes| frame.write_all(bytes).unwrap());
             bytes.clear();
@@ -444,7 +479,7 @@ mod tests {
     fn blocks_of_large_files_stand_in_another_frame_as_well() {
         let one = content(&text(9, 3000));
         let other = content(&text(10, 900));
-        let mut frame = Frame::new(Vec::new(), LEVEL, 1).unwrap();
+        let mut frame = Frame::new(Vec::new(), LEVEL, 1, true).unwrap();
         let mut made = blocks(LEVEL, 2);
         let mut late = Vec::new();
         for (nth, ((bytes, file), (of_one, _))) in other.iter().zip(&one).enumerate() {
@@ -478,7 +513,7 @@ mod tests {
     #[test]
     fn what_was_not_given_is_missed() {
         let file = text(1, 1 << 20);
-        let mut frame = Frame::new(Vec::new(), LEVEL, 1).unwrap();
+        let mut frame = Frame::new(Vec::new(), LEVEL, 1, true).unwrap();
         frame.file(&file, 1 << 20, true).unwrap();
         frame.write_all(&file).unwrap();
         assert!(frame.finish().is_err());

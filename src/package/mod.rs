@@ -88,9 +88,10 @@ pub struct Options {
     /// Bytes of content that may be read ahead, so that the digests of several files can be worked out
     /// side by side. Does not change the bytes.
     pub read_ahead: u64,
-    /// Directory for the unnamed temporary file in which a `.deb`'s data member waits for its control
-    /// member: as large as the package.
+    /// Directory for an unnamed temporary file with what both formats hold in different orders, where they are written together.
     pub spool_dir: PathBuf,
+    /// Whether the file is read once more, for its own SHA-256.
+    pub digest: bool,
     /// Signs the header of an `.rpm`. A `.deb` has no place for a signature: see [`sign`].
     pub signer: Option<Arc<Signer>>,
 }
@@ -102,8 +103,8 @@ pub struct Report {
     pub size: u64,
     /// Bytes that its files have once installed, hard links counted once.
     pub installed_size: u64,
-    /// SHA-256 of the package file.
-    pub sha256: [u8; 32],
+    /// SHA-256 of the package file, where it was asked for.
+    pub sha256: Option<[u8; 32]>,
     /// Number of members, directories included.
     pub members: usize,
 }

@@ -7,6 +7,7 @@ use rustix::fs::statvfs;
 use super::Format;
 use super::compress::Compression;
 use super::spec::Package;
+use super::together;
 use crate::error::{Error, Errors};
 use crate::tree::Source;
 
@@ -22,7 +23,7 @@ const FRONT: u64 = 8 << 10;
 pub struct Room {
     /// All packages in all formats.
     pub packages: u64,
-    /// What one package at a time needs beside: archives that are built, and content that waits.
+    /// What one package at a time needs beside: archives that are built, and what both formats copy first.
     pub spool: u64,
 }
 
@@ -42,8 +43,11 @@ impl Room {
             let size =
                 |how: &Compression| archives + percent(plain, *how != Compression::None) + FRONT;
             room.packages += formats.iter().map(|(_, how)| size(how)).sum::<u64>();
-            let waiting = formats.iter().map(|(_, how)| size(how)).max().unwrap_or_default();
-            room.spool = room.spool.max(archives + waiting);
+            let both = [Format::Deb, Format::Rpm]
+                .iter()
+                .all(|both| formats.iter().any(|(format, _)| format == both));
+            let copied = if both { together::copied_first(&package.tree) } else { 0 };
+            room.spool = room.spool.max(archives + copied);
         }
         room
     }

@@ -39,6 +39,8 @@ pub struct SetOptions {
     pub spool: Option<u64>,
     /// Who signs `.rpm` packages.
     pub signer: Option<Arc<Signer>>,
+    /// Whether each file is read once more, for its own SHA-256. It is where there is a cache.
+    pub digests: bool,
     /// Whether the signer also signs each `.deb`, in a file beside it (see [`super::sign`]).
     pub sign_debs: bool,
 }
@@ -54,8 +56,9 @@ pub struct PackageFile {
     pub size: u64,
     /// What it takes once installed, in bytes.
     pub installed_size: u64,
-    /// SHA-256 of the file, in hex.
-    pub sha256: String,
+    /// SHA-256 of the file, in hex, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     /// The name of the file with its signature, where that is a file of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
@@ -186,6 +189,7 @@ fn one(
             threads: share.threads,
             read_ahead: share.read_ahead,
             spool_dir: spool.to_owned(),
+            digest: options.digests || jobs.cache().is_some(),
             signer: options.signer.clone(),
         };
         let file = File::options().read(true).write(true).create_new(true).open(&path);
@@ -219,7 +223,7 @@ fn one(
             file: name,
             size: report.size,
             installed_size: report.installed_size,
-            sha256: hex(&report.sha256),
+            sha256: report.sha256.map(|sha256| hex(&sha256)),
             signature,
         });
     }

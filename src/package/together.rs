@@ -33,7 +33,7 @@ use crate::buffers::Buffers;
 use crate::error::{Error, Errors, Result};
 use crate::jobs::{Core, Jobs};
 use crate::progress::Monitor;
-use crate::tree::{InputFile, Source, TreePath};
+use crate::tree::{EntryKind, InputFile, Source, Tree, TreePath};
 use crate::zstd_blocks::Blocks;
 
 /// Chunks that wait for the second writer: about what its compression takes in at a time.
@@ -149,6 +149,33 @@ impl<'a> Shared<'a> {
     fn place<'s>(&'s self, content: Content<'s>) -> Content<'s> {
         Content { source: self.kept.get(content.path).unwrap_or(content.source), ..content }
     }
+}
+
+/// How many bytes of a tree, in about, are copied before both formats are written: the `.rpm` has files in the order of their names as bytes,
+/// those of several names behind all others.
+pub(super) fn copied_first(tree: &Tree) -> u64 {
+    let several: HashSet<&TreePath> = tree
+        .iter()
+        .filter_map(|(_, entry)| match &entry.kind {
+            EntryKind::HardLink(to) => Some(to),
+            _ => None,
+        })
+        .collect();
+    let files: Vec<(&TreePath, u64)> = tree
+        .iter()
+        .filter_map(|(path, entry)| {
+            on_disk(entry.source()?)?;
+            Some((path, entry.source()?.work()))
+        })
+        .collect();
+    let mut of_rpm: Vec<usize> = (0..files.len()).collect();
+    of_rpm.sort_by_key(|&nth| (several.contains(files[nth].0), files[nth].0.as_bytes()));
+    let mut places = vec![0; files.len()];
+    of_rpm.iter().enumerate().for_each(|(place, &nth)| places[nth] = place);
+    let items: Vec<(usize, u64)> =
+        places.into_iter().zip(&files).map(|(place, (_, size))| (place, *size)).collect();
+    let in_order = heaviest_in_order(&items);
+    (0..).zip(&items).filter(|(nth, _)| !in_order.contains(nth)).map(|(_, (_, size))| size).sum()
 }
 
 /// The path of a file of the input that lies on disk as it is: reading any other source again is no reading of the input.
@@ -423,11 +450,35 @@ const GONE: &str = "the other format cannot be written";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::Entry;
 
     fn chosen(items: &[(usize, u64)]) -> Vec<usize> {
         let mut chosen: Vec<usize> = heaviest_in_order(items).into_iter().collect();
         chosen.sort_unstable();
         chosen
+    }
+
+    #[test]
+    fn what_the_formats_have_in_another_order_is_foreseen() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut tree = Tree::new();
+        let put = |tree: &mut Tree, path: &str, size: u64| {
+            let on_disk = dir.path().join(path.replace('/', "+"));
+            File::create(&on_disk).unwrap().set_len(size).unwrap();
+            let metadata = on_disk.metadata().unwrap();
+            let source = Source::File(Arc::new(InputFile::new(on_disk, &metadata)));
+            tree.insert(TreePath::new(path).unwrap(), Entry::file(0o644, None, source)).unwrap();
+        };
+        put(&mut tree, "lib/x/a", 10);
+        put(&mut tree, "lib/x/b", 20);
+        put(&mut tree, "lib/y", 1000);
+        assert_eq!(copied_first(&tree), 0);
+        put(&mut tree, "lib/x-y", 7);
+        assert_eq!(copied_first(&tree), 7);
+        let link = EntryKind::HardLink(TreePath::new("lib/x/b").unwrap());
+        let link = Entry { mode: 0o644, mtime: None, kind: link };
+        tree.insert(TreePath::new("lib/z").unwrap(), link).unwrap();
+        assert_eq!(copied_first(&tree), 27);
     }
 
     #[test]

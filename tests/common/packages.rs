@@ -86,6 +86,7 @@ pub fn options(compression: Compression, threads: usize) -> Options {
         threads,
         read_ahead: 8 << 20,
         spool_dir: std::env::temp_dir(),
+        digest: true,
         signer: None,
     }
 }

@@ -2,20 +2,20 @@
 //!
 //! The `ar` header of a member is 60 bytes: name (16), time (12), uid and gid (6 each), mode (8, octal),
 //! size (10 decimal digits), `` `\n ``; members are padded to an even size. The data member is written
-//! first, into a spool file, since the control member before it holds its files' MD5 sums.
+//! first, behind room for the control member ([`control`]), which holds its files' MD5 sums.
 //!
 //! For the same tree and control member, with xz, the file is byte for byte what `dpkg-deb -Zxz
 //! --root-owner-group` makes: tests/debs.rs holds them against each other.
 
+mod control;
 mod tar;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::thread;
-
-use sha2::{Digest, Sha256};
 
 use super::ahead::{Ahead, Content, Piece};
 use super::beside::Contents;
@@ -24,10 +24,11 @@ use super::files::{self, Member, MemberKind};
 use super::render::{self, Templates};
 use super::spec::{Kind, Package};
 use super::together::Give;
-use super::{Format, Options, Report, shlibs};
+use super::{Format, Options, Report};
 use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
 use crate::tree::{Entry, Source, Tree, TreePath};
+use control::Control;
 
 /// Ten decimal digits: the first size that an `ar` header cannot say.
 const AR_LIMIT: u64 = 10_000_000_000;
@@ -94,11 +95,13 @@ impl<'a> Plan<'a> {
     ) -> Result<Report> {
         let Self { package, members, texts } = self;
         let cannot_write = |e| Errors::from(files::cannot_write(package, Format::Deb, e));
-        let mut spool = tempfile::tempfile_in(&options.spool_dir)
-            .map_err(|e| Error::io("cannot make a temporary file in", &options.spool_dir, e))?;
+        let control = Control::new(package, texts, members, options.compression);
+        let foreseen = control.foreseen().map_err(cannot_write)?;
+        let start = content_at(foreseen);
+        out.seek(SeekFrom::Start(start)).map_err(cannot_write)?;
         // Lives to the end: it has the leave to work.
         let mut here = None;
-        let md5sums = thread::scope(|scope| {
+        let (sums, content) = thread::scope(|scope| {
             let (files, memory) = (self.contents(), options.read_ahead);
             let mut beside;
             let contents = match give {
@@ -109,12 +112,22 @@ impl<'a> Plan<'a> {
                 }
                 give => here.insert(Contents::Here(Box::new(Ahead::new(files, memory, give)))),
             };
-            write_data(package, members, contents, options, &mut spool, monitor)
+            write_data(package, members, contents, options, out, monitor)
         })?;
-        let control = control_member(package, texts, members, md5sums, options.compression)
-            .map_err(cannot_write)?;
-        let (size, sha256) = assemble(package, options.compression, &control, &mut spool, out)
-            .map_err(cannot_write)?;
+        let control = control.finish(|path| sums[path], foreseen, content).map_err(cannot_write)?;
+        let front = front(package.date.max(0), options.compression, &control, content);
+        let put = || {
+            shift(out, start, content, front.len() as u64)?;
+            out.write_all_at(&front, 0)?;
+            let end = front.len() as u64 + content;
+            if content % 2 == 1 {
+                out.write_all_at(b"\n", end)?;
+            }
+            Ok(end + content % 2)
+        };
+        let size = put().map_err(cannot_write)?;
+        let sha256 = options.digest.then(|| files::digest(out, size));
+        let sha256 = sha256.transpose().map_err(cannot_write)?;
         let bytes = files::work(members);
         Ok(Report { size, installed_size: bytes, sha256, members: members.len() })
     }
@@ -192,21 +205,23 @@ fn link<'a>(member: &Member<'a>) -> &'a [u8] {
     }
 }
 
-/// Writes the data member to the spool; returns the text of `md5sums`.
-fn write_data(
+/// Writes the data member to where `out` stands; returns the MD5 of each content by its path, and how many bytes were written.
+fn write_data<'a>(
     package: &Package,
-    members: &[Member<'_>],
+    members: &[Member<'a>],
     contents: &mut Contents<'_>,
     options: &Options,
-    spool: &mut File,
+    out: &mut File,
     monitor: &dyn Monitor,
-) -> Result<Vec<u8>> {
+) -> Result<(HashMap<&'a TreePath, [u8; 16]>, u64)> {
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::FileTooLarge => Errors::from(too_large(package, members)),
         _ => files::cannot_write(package, Format::Deb, e).into(),
     };
-    let limited = Limited { out: io::BufWriter::with_capacity(1 << 18, spool), left: AR_LIMIT - 1 };
-    let encoder = Encoder::new(limited, options.compression, options.threads).map_err(failed)?;
+    let limited = Limited { out: io::BufWriter::with_capacity(1 << 18, out), left: AR_LIMIT - 1 };
+    // dpkg does not look at `md5sums` when it unpacks: its frames have a sum.
+    let encoder = Encoder::new(limited, options.compression, options.threads, true);
+    let encoder = encoder.map_err(failed)?;
     let mut tar = tar::Writer::new(encoder);
     let mut sums: HashMap<&TreePath, [u8; 16]> = HashMap::new();
     // Symbolic links last, as dpkg-deb has them: what they point at is then there when they come.
@@ -250,82 +265,13 @@ fn write_data(
         Piece::Content { .. } => Ok(()),
     })?;
     let limited = tar.finish().and_then(Encoder::finish).map_err(failed)?;
+    let written = AR_LIMIT - 1 - limited.left;
     limited.out.into_inner().map_err(|e| failed(e.into_error()))?;
-
-    let mut md5sums = Vec::new();
-    for member in members {
-        let file = match &member.kind {
-            MemberKind::File { .. } => member.path,
-            MemberKind::HardLink { to, .. } => to,
-            _ => continue,
-        };
-        md5sums.extend_from_slice(render::hex(&sums[file]).as_bytes());
-        md5sums.extend_from_slice(b"  ");
-        md5sums.extend_from_slice(member.path.as_bytes());
-        md5sums.push(b'\n');
-    }
-    Ok(md5sums)
+    Ok((sums, written))
 }
 
-/// The control member, compressed as the data member is.
-fn control_member(
-    package: &Package,
-    texts: &render::DebTexts,
-    members: &[Member<'_>],
-    md5sums: Vec<u8>,
-    compression: Compression,
-) -> io::Result<Vec<u8>> {
-    let mut files: Vec<(&str, u32, Vec<u8>)> =
-        vec![("control", 0o644, texts.control.clone().into_bytes())];
-    let is_file = |member: &&Member<'_>| {
-        matches!(member.kind, MemberKind::File { .. } | MemberKind::HardLink { .. })
-    };
-    let mut conffiles = Vec::new();
-    for member in members.iter().filter(is_file).filter(|m| m.path.as_bytes().starts_with(b"etc/"))
-    {
-        conffiles.extend_from_slice(&[b"/", member.path.as_bytes(), b"\n"].concat());
-    }
-    if !conffiles.is_empty() {
-        files.push(("conffiles", 0o644, conffiles));
-    }
-    if !md5sums.is_empty() {
-        files.push(("md5sums", 0o644, md5sums));
-    }
-    if members.iter().filter(is_file).any(|m| files::renews_cache(package, m.path)) {
-        files.push(("triggers", 0o644, b"activate-noawait ldconfig\n".to_vec()));
-    }
-    let shlibs = shlibs::shlibs(package, members);
-    if !shlibs.is_empty() {
-        files.push(("shlibs", 0o644, shlibs.into_bytes()));
-    }
-    for (name, script) in &texts.scripts {
-        files.push((*name, 0o755, script.clone().into_bytes()));
-    }
-    files.sort_by_key(|(name, ..)| *name);
-
-    let mtime = package.date.max(0);
-    let mut tar = tar::Writer::new(Encoder::new(Vec::new(), compression, 1)?);
-    tar.member(tar::Type::Dir, b"./", b"", 0o755, mtime, 0)?;
-    for (name, mode, content) in &files {
-        let name = format!("./{name}");
-        tar.member(tar::Type::File, name.as_bytes(), b"", *mode, mtime, content.len() as u64)?;
-        tar.content(content)?;
-        tar.pad()?;
-    }
-    tar.finish()?.finish()
-}
-
-/// Writes the `ar` archive; returns its size and digest.
-fn assemble(
-    package: &Package,
-    compression: Compression,
-    control: &[u8],
-    spool: &mut File,
-    out: &mut File,
-) -> io::Result<(u64, [u8; 32])> {
-    let mtime = package.date.max(0);
-    let data_size = spool.stream_position()?;
-    spool.rewind()?;
+/// What stands before the content: the beginning of the `ar` archive with its other members, and the header of `data.tar`.
+fn front(mtime: i64, compression: Compression, control: &[u8], content: u64) -> Vec<u8> {
     let mut front = b"!<arch>\n".to_vec();
     let version: &[u8] = b"2.0\n";
     front.extend(ar_header("debian-binary", mtime, version.len() as u64));
@@ -336,27 +282,34 @@ fn assemble(
     if control.len() % 2 == 1 {
         front.push(b'\n');
     }
-    front.extend(ar_header(&format!("data.tar{suffix}"), mtime, data_size));
+    front.extend(ar_header(&format!("data.tar{suffix}"), mtime, content));
+    front
+}
 
-    let mut digest = Sha256::new();
-    let mut size = 0;
-    let mut put = |bytes: &[u8]| {
-        digest.update(bytes);
-        size += bytes.len() as u64;
-        out.write_all(bytes)
-    };
-    put(&front)?;
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match spool.read(&mut buffer)? {
-            0 => break,
-            n => put(&buffer[..n])?,
-        }
+/// Where content begins behind a control member of this size.
+fn content_at(control: u64) -> u64 {
+    const HEADER: u64 = 60;
+    8 + HEADER + 4 + HEADER + control.next_multiple_of(2) + HEADER
+}
+
+/// Moves what is in a file from a place on to another one.
+fn shift(file: &File, from: u64, len: u64, to: u64) -> io::Result<()> {
+    const PIECE: u64 = 1 << 20;
+    if from == to {
+        return Ok(());
     }
-    if data_size % 2 == 1 {
-        put(b"\n")?;
+    let mut buffer = vec![0; usize::try_from(PIECE.min(len)).expect("a mebibyte")];
+    let mut left = len;
+    while left > 0 {
+        let piece = left.min(PIECE);
+        // What lies in the way is moved first.
+        let at = if to < from { len - left } else { left - piece };
+        let bytes = &mut buffer[..usize::try_from(piece).expect("a mebibyte")];
+        file.read_exact_at(bytes, from + at)?;
+        file.write_all_at(bytes, to + at)?;
+        left -= piece;
     }
-    Ok((size, digest.finalize().into()))
+    file.set_len(to + len)
 }
 
 fn ar_header(name: &str, mtime: i64, size: u64) -> Vec<u8> {
@@ -388,6 +341,22 @@ impl<W: Write> Write for Limited<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn content_is_moved_as_it_is_and_nothing_stays_behind_it() {
+        let content: Vec<u8> =
+            (0..2_500_000u32).map(|i| (i.wrapping_mul(2_654_435_761)).to_le_bytes()[3]).collect();
+        for to in [0, 1, 5000, 5001, 9999, 3_000_000] {
+            let file = tempfile::tempfile().unwrap();
+            let from = 5000;
+            file.write_all_at(&content, from).unwrap();
+            shift(&file, from, content.len() as u64, to).unwrap();
+            let mut moved = vec![0; content.len()];
+            file.read_exact_at(&mut moved, to).unwrap();
+            assert!(moved == content, "{to}");
+            assert_eq!(file.metadata().unwrap().len(), to + content.len() as u64);
+        }
+    }
 
     #[test]
     fn what_may_still_fit_is_not_taken_for_too_large() {

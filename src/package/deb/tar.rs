@@ -96,6 +96,13 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
+    /// The writer, and how many zeros end the file.
+    pub(super) fn into_end(self) -> (W, usize) {
+        let record = RECORD as u64;
+        let end = (self.written + 2 * BLOCK as u64).next_multiple_of(record);
+        (self.out, usize::try_from(end - self.written).expect("less than two records"))
+    }
+
     fn pad_to(&mut self, unit: usize) -> io::Result<()> {
         let unit = unit as u64;
         let rest = usize::try_from(self.written.next_multiple_of(unit) - self.written)

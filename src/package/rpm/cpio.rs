@@ -51,18 +51,13 @@ impl<W: Write> Writer<W> {
     }
 
     pub(super) fn content(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.content_by(bytes.len() as u64, |out| out.write_all(bytes))
+        self.count(bytes.len() as u64).write_all(bytes)
     }
 
-    /// The same where the caller writes the `size` bytes.
-    pub(super) fn content_by(
-        &mut self,
-        size: u64,
-        write: impl FnOnce(&mut W) -> io::Result<()>,
-    ) -> io::Result<()> {
-        write(&mut self.out)?;
+    /// Where the caller writes so many bytes of content.
+    pub(super) fn count(&mut self, size: u64) -> &mut W {
         self.written += size;
-        Ok(())
+        &mut self.out
     }
 
     pub(super) fn pad(&mut self) -> io::Result<()> {

@@ -15,7 +15,8 @@ pub(super) mod signature;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::thread;
 
 use super::ahead::{self, Piece};
@@ -30,7 +31,7 @@ use crate::error::{Error, Errors, Result};
 use crate::progress::Monitor;
 use crate::sha256_pair::Sha256;
 use crate::tree::{Entry, Source, Tree};
-use header::{Digests, Front, Pieces, Sizes};
+use header::{Digests, Front, Sizes};
 use list::{Class, Content, Listed};
 use preamble::{Dependency, List, Preamble, sense};
 
@@ -126,7 +127,14 @@ impl<'a> Plan<'a> {
         if let Some(signer) = &options.signer {
             pieces.sign(signer, package.date)?;
         }
-        let (size, sha256) = put_front(&pieces, start, payload, out).map_err(failed)?;
+        if pieces.bytes.len() as u64 != start {
+            let what = "the header came out with another length than was foreseen";
+            return Err(failed(io::Error::other(what)));
+        }
+        out.write_all_at(&pieces.bytes, 0).map_err(failed)?;
+        let size = start + payload;
+        let sha256 = options.digest.then(|| files::digest(out, size));
+        let sha256 = sha256.transpose().map_err(failed)?;
         Ok(Report { size, installed_size: installed, sha256, members: list.len() })
     }
 }
@@ -248,15 +256,6 @@ struct Tee<W> {
 }
 
 impl<W: Write> Tee<W> {
-    /// Writes all of it, which goes into another digest as well.
-    fn write_digested(&mut self, bytes: &[u8], other: &mut Sha256) -> io::Result<()> {
-        Sha256::update_both((&mut self.digest, bytes), (other, bytes));
-        self.written += bytes.len() as u64;
-        self.out.write_all(bytes)
-    }
-}
-
-impl<W: Write> Tee<W> {
     fn new(out: W) -> Self {
         Self { out, digest: Sha256::new(), written: 0 }
     }
@@ -287,7 +286,9 @@ fn write_payload(
 ) -> Result<(Digests, u64, u64)> {
     let failed = |e: io::Error| Errors::from(files::cannot_write(package, Format::Rpm, e));
     let compressed = Tee::new(BufWriter::with_capacity(1 << 18, out));
-    let encoder = Encoder::new(compressed, options.compression, options.threads).map_err(failed)?;
+    // The header has digests of all that a frame could have a sum of. Neither has rpmbuild's.
+    let encoder = Encoder::new(compressed, options.compression, options.threads, false);
+    let encoder = encoder.map_err(failed)?;
     thread::scope(|scope| {
         // Beside another writer this thread only digests what that one reads.
         let encoding = if take.is_none() && options.threads > 1 {
@@ -329,24 +330,29 @@ fn write_archive<W: Write + Send>(
                 let mut sha256 = Sha256::new();
                 let content = ahead::Content { path: file.file, source, size: stat.size };
                 let mut class = None;
-                let mut each = |piece: Piece<'_>| match piece {
-                    Piece::Content { bytes, shared } => {
-                        if class.is_none() {
-                            class = Some(Class::of_content(bytes));
-                            archive.encoder().out.file(bytes, stat.size, shared).map_err(failed)?;
-                        }
-                        monitor.advance(bytes.len() as u64);
-                        let digested = archive.content_by(bytes.len() as u64, |archive| {
-                            archive.write_digested(bytes, &mut sha256)
-                        });
-                        digested.map_err(failed)
+                // Counts and digests what is then written beside them.
+                let mut seen = |archive: &mut cpio::Writer<_>, bytes: &[u8], shared| {
+                    let Tee { out, digest, written } = archive.count(bytes.len() as u64);
+                    if class.is_none() {
+                        class = Some(Class::of_content(bytes));
+                        Encoding::file(out, bytes, stat.size, shared)?;
                     }
-                    Piece::Blocks(blocks) => archive.encoder().out.give(blocks).map_err(failed),
+                    monitor.advance(bytes.len() as u64);
+                    Sha256::update_both((digest, bytes), (&mut sha256, bytes));
+                    *written += bytes.len() as u64;
+                    Ok(())
                 };
                 match &mut take {
-                    Some(take) => take.copy(&content, &mut buffer, &mut each)?,
-                    None => files::copy(&content, &mut buffer, |bytes| {
-                        each(Piece::Content { bytes, shared: false })
+                    Some(take) => take.copy(&content, &mut buffer, &mut |piece| match piece {
+                        Piece::Content { bytes, shared } => {
+                            seen(&mut archive, bytes, shared).map_err(failed)?;
+                            archive.encoder().out.write_all(bytes).map_err(failed)
+                        }
+                        Piece::Blocks(blocks) => archive.encoder().out.give(blocks).map_err(failed),
+                    })?,
+                    None => files::copy(&content, &mut buffer, |buffer| {
+                        seen(&mut archive, buffer, false).map_err(failed)?;
+                        archive.encoder().out.hand_over(buffer).map_err(failed)
                     })?,
                 }
                 let digest = render::hex(&sha256.finish());
@@ -380,28 +386,4 @@ fn write_archive<W: Write + Send>(
     compressed.flush().map_err(failed)?;
     digests.payload = render::hex(&compressed.digest.finish());
     Ok((digests, size, compressed.written))
-}
-
-/// Writes the front before the payload, and reads all for the file's own digest. Returns size and digest.
-fn put_front(
-    pieces: &Pieces,
-    start: u64,
-    payload: u64,
-    out: &mut File,
-) -> io::Result<(u64, [u8; 32])> {
-    if pieces.bytes.len() as u64 != start {
-        return Err(io::Error::other("the header came out with another length than was foreseen"));
-    }
-    out.rewind()?;
-    out.write_all(&pieces.bytes)?;
-    out.rewind()?;
-    let mut sha256 = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match out.read(&mut buffer)? {
-            0 => break,
-            n => sha256.update(&buffer[..n]),
-        }
-    }
-    Ok((start + payload, sha256.finish()))
 }

@@ -35,6 +35,7 @@ pub fn run(args: &Make, global: &Global, ui: &Ui) -> Result<ExitCode> {
         memory: global.memory,
         spool: args.spool,
         signer: signer.map(Arc::new),
+        digests: ui.is_json(),
         sign_debs: args.deb_detached_signature,
     };
     let files = graph::make(&making, options, &packaging_jobs(global), ui)?;

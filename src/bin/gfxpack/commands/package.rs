@@ -174,7 +174,7 @@ pub fn finish(
         ui.result(&json, || dry_run::text(packages, &formats, report, ui.is_verbose()));
         return Ok(ExitCode::SUCCESS);
     }
-    let options = set_options(args, plan);
+    let options = set_options(args, plan, ui.is_json());
     let output = OutputDir::create(&args.output_dir, args.force, &[input])?;
     warn_of_little_room(&Room::estimate(packages, &options.formats), output.part(), ui);
     let files = write_packages(packages, &options, output, jobs, ui)?;
@@ -203,8 +203,8 @@ fn formats(args: &Packaging) -> Vec<Format> {
     formats
 }
 
-/// How the packages are written.
-pub fn set_options(args: &Packaging, plan: &Plan) -> SetOptions {
+/// How the packages are written, and whether with digests of their files.
+pub fn set_options(args: &Packaging, plan: &Plan, digests: bool) -> SetOptions {
     SetOptions {
         formats: formats(args)
             .into_iter()
@@ -214,6 +214,7 @@ pub fn set_options(args: &Packaging, plan: &Plan) -> SetOptions {
         memory: plan.memory,
         spool: args.spool,
         signer: plan.signer.clone(),
+        digests,
         sign_debs: args.deb_detached_signature,
     }
 }

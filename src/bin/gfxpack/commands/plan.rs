@@ -63,7 +63,7 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     let Planned { plan, shards, packages, report } =
         planned(&args.build, global, &packaging_jobs(global), ui)?;
-    let nodes = graph(&packages, &set_options(packaging, &plan))?;
+    let nodes = graph(&packages, &set_options(packaging, &plan, false))?;
     let removed = remove_stale(packaging, &plan_dir, &nodes, ui)?;
 
     let mut of_process = std::env::args_os();
