@@ -64,8 +64,11 @@ impl<'a> Control<'a> {
         Self { members, files, mtime: package.date.max(0), compression }
     }
 
-    /// The size that is foreseen, in bytes.
-    pub(super) fn foreseen(&self) -> io::Result<u64> {
+    /// The size that is foreseen where there are so many bytes of content, not compressed; for little content any does.
+    pub(super) fn foreseen(&self, content: u64) -> io::Result<u64> {
+        if content < WORTH_FILLING {
+            return Ok(0);
+        }
         let made_up = |path: &TreePath| Md5::digest(path.as_bytes()).into();
         let size = self.member(made_up)?.len() as u64;
         Ok(match self.compression {

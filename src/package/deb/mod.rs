@@ -96,7 +96,7 @@ impl<'a> Plan<'a> {
         let Self { package, members, texts } = self;
         let cannot_write = |e| Errors::from(files::cannot_write(package, Format::Deb, e));
         let control = Control::new(package, texts, members, options.compression);
-        let foreseen = control.foreseen().map_err(cannot_write)?;
+        let foreseen = control.foreseen(files::work(members)).map_err(cannot_write)?;
         let start = content_at(foreseen);
         out.seek(SeekFrom::Start(start)).map_err(cannot_write)?;
         // Lives to the end: it has the leave to work.
