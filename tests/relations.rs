@@ -92,7 +92,9 @@ fn depends_names_definitions_and_externals() {
     let with = |name: &str| {
         let (plan, _) = made(&artifacts, &externals, &[depends(name), ("bb", none())]).plan();
         let aa = &plan["aa"];
-        (aa["relations"].clone(), aa["deb_relations"].clone(), aa["rpm_relations"].clone())
+        let mut deb = aa["deb_relations"].clone();
+        deb.as_object_mut().unwrap().remove("replaces");
+        (aa["relations"].clone(), deb, aa["rpm_relations"].clone())
     };
     let json = |text: &str| -> Value { serde_json::from_str(text).unwrap() };
     let all = |model: &str, deb: &str, rpm: &str| (json(model), json(deb), json(rpm));
@@ -146,8 +148,10 @@ fn each_kind_of_package_has_its_relations() {
         own("aa-generic", "deb_relations"),
         serde_json::json!({
             "pre-depends": ["dpkg (>= 1.19)"], "enhances": ["cc"],
-            // Files can go from one to the other in a later release.
-            "replaces": ["aa-gfx110x", "aa-gfx120x"],
+            // What a release before this one may have been cut into, and a later one is.
+            "replaces": [
+                "aa", "aa-dbgsym", "aa-dev", "aa-doc", "aa-gfx110x", "aa-gfx115x", "aa-gfx120x", "aa-tests",
+            ],
         })
     );
     assert_eq!(
@@ -158,7 +162,10 @@ fn each_kind_of_package_has_its_relations() {
         own("aa-gfx110X", "deb_relations"),
         serde_json::json!({
             "breaks": ["old-gfx110x (<< 7.1.0-2)"],
-            "replaces": ["old-gfx110x", "aa-generic", "aa-gfx120x"],
+            "replaces": [
+                "old-gfx110x", "aa", "aa-dbgsym", "aa-dev", "aa-doc", "aa-generic", "aa-gfx115x", "aa-gfx120x",
+                "aa-tests",
+            ],
         })
     );
     assert_eq!(
@@ -185,10 +192,15 @@ fn packages_of_kinds_have_theirs() {
     assert_eq!(dev["relations"], serde_json::json!(["Requires: aa = 7.1.0-2"]));
     assert_eq!(
         dev["deb_relations"],
-        serde_json::json!({ "replaces": ["old-dev (<< 7.1.0-2)", "aa"] })
+        serde_json::json!({
+            "replaces": ["old-dev (<< 7.1.0-2)", "aa", "aa-dbgsym", "aa-doc", "aa-generic", "aa-tests"],
+        })
     );
     assert_eq!(dev["rpm_relations"], serde_json::json!({ "obsoletes": ["old-devel < 7.1.0-2"] }));
-    assert_eq!(plan["aa"]["deb_relations"], serde_json::json!({ "replaces": ["aa-dev"] }));
+    assert_eq!(
+        plan["aa"]["deb_relations"],
+        serde_json::json!({ "replaces": ["aa-dbgsym", "aa-dev", "aa-doc", "aa-generic", "aa-tests"] })
+    );
 }
 
 #[test]
@@ -442,7 +454,7 @@ fn relations_are_written_as_the_tools_read_them() {
         "Pre-Depends: dpkg (>= 1.19)",
         "Depends: perl:any | python3 (>= 3.9)",
         "Breaks: gg (<< 7.1.0-2)",
-        "Replaces: gg (<< 7.1.0-2)",
+        "Replaces: gg (<< 7.1.0-2), aa-dbgsym, aa-dev, aa-doc, aa-generic, aa-tests",
         "Provides: hh (= 1)",
     ] {
         assert!(deb.lines().any(|have| have == line), "{line}\n{deb}");

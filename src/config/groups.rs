@@ -104,6 +104,13 @@ pub struct ComponentOverride {
 }
 
 impl PackagingConfig {
+    /// The names of all groups, those of overrides among them, each at least once.
+    pub fn group_names(&self) -> impl Iterator<Item = &str> {
+        let own = self.component_overrides.values().map(|own| &own.architecture_groups);
+        let all = std::iter::once(&self.architecture_groups).chain(own);
+        all.flat_map(BTreeMap::keys).map(String::as_str)
+    }
+
     /// Reads and checks a configuration; all faults are reported.
     pub fn load(path: &Path) -> Result<Self> {
         let config: Self = read_json(path)?;

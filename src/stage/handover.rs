@@ -1,34 +1,49 @@
 //! Files that change packages from one release to the next.
 //!
 //! A configuration moves an ISA from one group to another, a database becomes known and its files leave the
-//! generic package. dpkg unpacks one package after the other, and stops at a file that another one has,
-//! unless the new package `Replaces` that one (Debian policy 7.6.1); then the file changes hands. So each
-//! package of a definition replaces the others, in any version, since a user may also go back. It does not
+//! generic package, a component gets device code, a kind of files no longer has a package. dpkg unpacks one package after the other, and stops at a file that another one has,
+//! unless the new package `Replaces` that one (Debian policy 7.6.1); then the file changes hands. Where it is the one that is there that
+//! replaces the new one, the file stays with it, and goes when it goes. So each
+//! package of a definition replaces all that the definition may have been cut into, whether this release has them or not, and in any version, since a user may
+//! also go back. It does not
 //! break them: exact relations keep releases from being mixed, and `dpkg -i *.deb` refuses what
 //! breaks an installed package.
 //!
 //! rpm looks at the transaction as a whole and needs nothing; `Obsoletes` would remove the other package there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::kinds;
+use super::relate::{generic_name, group_name};
+use crate::config::{FileKind, PackagingConfig};
 use crate::package::spec::Package;
 
 /// Lets the packages of each definition take over files from each other. `starts` has, in order, where in
 /// `packages` the packages of a definition begin, and its name; a definition can be there several times.
-pub(super) fn relate(packages: &mut [Package], starts: &[(usize, &str)]) {
+pub(super) fn relate(packages: &mut [Package], starts: &[(usize, &str)], groups: &PackagingConfig) {
     let mut families: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (nth, &(start, definition)) in starts.iter().enumerate() {
         let end = starts.get(nth + 1).map_or(packages.len(), |&(next, _)| next);
-        let with_files = (start..end).filter(|&at| !packages[at].tree.is_empty());
-        families.entry(definition).or_default().extend(with_files);
+        families.entry(definition).or_default().extend(start..end);
     }
-    for family in families.values() {
-        for &at in family {
-            let others = family.iter().filter(|&&other| other != at);
-            let mut names: Vec<_> = others.map(|&other| packages[other].deb_name()).collect();
-            if !names.is_empty() {
-                names.sort();
-                packages[at].deb.entry("replaces".to_owned()).or_default().extend(names);
+    for (definition, family) in families {
+        // One package that is all there is may have been several, but was never in groups that are not known.
+        let in_groups = family.iter().any(|&at| packages[at].name == generic_name(definition));
+        let mut names: BTreeSet<String> =
+            family.iter().map(|&at| packages[at].deb_name()).collect();
+        let kinds = FileKind::ALL.map(|kind| kinds::name(definition, Some(kind)));
+        let known =
+            groups.group_names().filter(|_| in_groups).map(|group| group_name(definition, group));
+        let more = [definition.to_owned(), generic_name(definition)];
+        names.extend(
+            more.into_iter().chain(kinds).chain(known).map(|name| name.to_ascii_lowercase()),
+        );
+        for at in family {
+            let package = &mut packages[at];
+            if !package.tree.is_empty() {
+                let own = package.deb_name();
+                let others = names.iter().filter(|name| **name != own).cloned();
+                package.deb.entry("replaces".to_owned()).or_default().extend(others);
             }
         }
     }

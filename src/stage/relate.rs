@@ -82,7 +82,7 @@ pub(super) fn packages(
             made.push(relating.shared(definition, &target, shared));
         }
     }
-    handover::relate(&mut made, &starts);
+    handover::relate(&mut made, &starts, relating.groups);
     made.sort_by(|a, b| a.name.cmp(&b.name));
     faults.extend(parts.unused_alternatives());
     Errors::check(made, faults)
