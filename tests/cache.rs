@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use archives::{Order, pack};
 use common::{
     assert_same, copy_tree, example_config, example_packages, example_shards, fails, files,
-    gfxpack, ok, run, snapshot, tool,
+    gfxpack, ok, repo, run, snapshot, tool,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -155,6 +155,28 @@ fn the_output_is_the_same_with_and_without() {
 
 /// Files with other times, as after a download, are read for their digests; and kernels that have changed are packed anew, those of the
 /// other components are not.
+/// A package is known by its relations, wherever the table that gave them lies.
+#[test]
+fn packages_are_known_by_the_relations_that_a_table_gives() {
+    let bench = Bench::new();
+    let table = bench.dir.path().join("own.txt");
+    let text = fs::read_to_string(repo().join("src/package/elfdeps/tables/debian12.txt")).unwrap();
+    fs::write(&table, text.replace(" libstdc++6 #MINVER#", " other-stdc++ #MINVER#")).unwrap();
+    let debian = bench.without("1");
+    bench.with("1", &[]);
+    let own = ["--target-distro", table.to_str().unwrap()];
+    let (made, said) = bench.with("1", &own);
+    assert_ne!(made, debian);
+    assert!(said.packages[0] > 0 && said.packages[1] > 0, "{said:?}");
+    ok(bench.build("1").args(own));
+    assert_same("with the cache", &snapshot(&bench.out()), &made);
+
+    fs::write(&table, text).unwrap();
+    let (made, said) = bench.with("1", &own);
+    assert_eq!(said.packages, [PACKAGES, 0], "{said:?}");
+    assert_same("the table of Debian", &made, &debian);
+}
+
 #[test]
 fn files_are_known_by_their_content() {
     let bench = Bench::of_copy();

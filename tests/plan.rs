@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use archives::{Order, pack};
 use common::{
     assert_same, copy_tree, example_config, example_packages, example_shards, fails, gfxpack, ok,
-    run, snapshot, tool,
+    repo, run, snapshot, tool,
 };
 
 use gfxpack::package::Format;
@@ -174,6 +174,37 @@ fn ninja_makes_what_build_makes_and_no_more_than_is_needed() {
     assert_eq!(place.makes(), names(&["rocm-sysdeps"]));
     assert_same("one package again", &place.out(), &place.built());
     assert_eq!(place.left_over(), [""; 0]);
+}
+
+/// Planning depends on a table of one's own, and what planning made of it is in the plans.
+#[test]
+fn a_table_of_libraries_is_of_the_plan_and_not_of_its_nodes() {
+    let place = Place::new("shards");
+    let table = place.path().join("own.txt");
+    let text = fs::read_to_string(repo().join("src/package/elfdeps/tables/debian12.txt")).unwrap();
+    fs::write(&table, text.replace(" libstdc++6 #MINVER#", " other-stdc++ #MINVER#")).unwrap();
+    ok(&mut place.plan(&["--ninja", "build.ninja", "--target-distro", "own.txt"]));
+    let all = place.makes();
+    let own = place.out();
+    let debian = place.built();
+    assert_ne!(own, debian);
+
+    // Another table: those packages are made again that have relations by it.
+    next_second();
+    fs::write(&table, text).unwrap();
+    let again = place.makes();
+    assert!(again.contains("rocblas-generic") && again.len() < all.len(), "{again:?}");
+    assert_same("the table of Debian", &place.out(), &debian);
+    assert_eq!(place.makes(), names(&[]));
+
+    // Nodes do without.
+    fs::remove_file(&table).unwrap();
+    fs::remove_dir_all(place.path().join("out")).unwrap();
+    let plans = fs::read_dir(place.path().join("out.plans")).unwrap();
+    let mut make = gfxpack();
+    make.current_dir(place.path()).args(["make", "--quiet", "--output-dir", "out"]);
+    ok(make.args(plans.map(|plan| plan.unwrap().path())));
+    assert_same("without the table", &place.out(), &debian);
 }
 
 /// What an older run left in the output goes, as with `build --force`.

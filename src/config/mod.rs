@@ -6,6 +6,7 @@ pub(crate) mod json;
 mod kinds;
 mod packages;
 mod relations;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +26,7 @@ use crate::error::{Error, Result};
 
 /// Reads one configuration file as JSON; what it means is checked by the type's own `load`.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let text = json::text(path, "configuration")?;
+    let text = text::read(path, "configuration", text::CONFIGURATION_MAX)?;
     json::parse(&text).map_err(|e| {
         let all =
             "`gfxpack schema` prints the JSON Schema of each configuration file, with every key";

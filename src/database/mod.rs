@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactTree;
-use crate::config::json;
+use crate::config::{json, text};
 use crate::error::Error;
 use crate::fatbin::code_object::{CodeObjectHeader, IsaCheck};
 use crate::target::{Family, TargetId};
@@ -201,7 +201,7 @@ impl Databases {
 
     /// Reads a user's table.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = json::text(path, "table of databases")?;
+        let text = text::read(path, "table of databases", text::CONFIGURATION_MAX)?;
         Self::parse(&text).map_err(|e| {
             let error = Error::usage("is not a valid table of databases").at(path);
             let all =

@@ -1,6 +1,6 @@
 """Joins the symbols and shlibs files of packages into one table.
 
-    table.py NAME SUITE DIRECTORY     with DIRECTORY/PACKAGE/{control,symbols,shlibs}
+    table.py NAME SUITE DATE DIRECTORY     with DATE of the archive, and DIRECTORY/PACKAGE/{control,symbols,shlibs}
 
 The table says of each library (by SONAME) which relation a program that needs it has, and from which
 version on. A symbols file has a line for each symbol; here are only those that say something else than
@@ -118,8 +118,9 @@ def smallest(library):
 
 
 def main():
-    name, suite, directory = sys.argv[1:]
+    name, suite, date, directory = sys.argv[1:]
     print(f"# The libraries of {name} ({suite}), of their symbols and shlibs files.")
+    print(f"# Read when the archive was of {date}.")
     print("# Made by tools/deb-tables/make.sh; docs/relations.md has the format.")
     libraries, relations = {}, {}
     for package in sorted(pathlib.Path(directory).iterdir()):

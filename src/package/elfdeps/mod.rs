@@ -4,9 +4,13 @@
 //! ([`rpm`]), in a `.deb` relations to packages of a release of the distribution ([`table`]). A library
 //! that is in the set itself becomes a relation to its package ([`relate`]).
 
+mod distro;
+mod read;
 mod resolve;
 pub mod rpm;
 pub mod table;
 
+pub use distro::{Distro, Target};
+pub use read::{LineProblem, TableError};
 pub use resolve::{Options, relate};
-pub use table::{DebDepends, Distro};
+pub use table::DebDepends;

@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::distro::Target;
 use super::rpm;
-use super::table::{DebDepends, Distro};
+use super::table::DebDepends;
 use crate::config::Externals;
 use crate::elf::Needs;
 use crate::error::{Error, Errors, Result};
@@ -24,7 +25,7 @@ use crate::tree::{Entry, EntryKind, TreePath};
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The distribution that packages are for.
-    pub distro: Distro,
+    pub distro: Target,
     /// Whether there will be `.deb` packages. An `.rpm` can ask for a library that nobody is known to have.
     pub deb: bool,
     /// Where everything is installed: its `lib` and `lib64` are in the linker's path.
@@ -361,7 +362,7 @@ fn expand(file: &File, text: &str) -> Option<TreePath> {
 impl Faults {
     /// The faults as errors; else the warnings.
     fn finish(self, packages: &[Package], options: &Options) -> Result<Vec<String>> {
-        let distro = options.distro;
+        let distro = &options.distro;
         let in_package = |path: &TreePath| {
             let package = packages.iter().find(|package| package.tree.get(path).is_some());
             package.map_or("", |package| package.name.as_str())
@@ -375,8 +376,8 @@ impl Faults {
             let (package, more) = (in_package(path), more(*all));
             errors.push(
                 Error::usage(format!(
-                    "package `{package}`: {path}{more} needs {soname}, which is neither in the set nor in \
-                     {distro}'s table of libraries"
+                    "package `{package}`: {path}{more} needs {soname}, which is neither in the set nor in {}",
+                    distro.table_name()
                 ))
                 .hint(format!(
                     "say who has it in `externals` of the packages file, as {{\"{soname}\": {{\"deb\": \

@@ -3,6 +3,7 @@
 //! A table is text, made by `tools/deb-tables/make.sh` of the symbols and shlibs files of a release:
 //!
 //! ```text
+//! package libc6 2.36-9+deb12u10                     a package that was read
 //! library libc.so.6 2.2.5 libc6 #MINVER#            SONAME, earliest version, relation
 //! alternative 1 libc6 (>> 2.36), libc6 (<< 2.37)    relation of symbols that say `|1`
 //! node GLIBC_2.34 2.34                              version for the symbols of a version node
@@ -14,111 +15,57 @@
 //! a version. Source: deb-symbols(5), deb-shlibs(5), dpkg-shlibdeps(1).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use crate::elf::Needs;
 use crate::package::version::deb as version;
 
-/// A release of a distribution, whose base packages are related to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Distro {
-    /// Debian 12, bookworm.
-    Debian12,
-    /// Debian 13, trixie.
-    Debian13,
-}
-
-impl Distro {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Debian12, Self::Debian13];
-
-    /// The name on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Debian12 => "debian12",
-            Self::Debian13 => "debian13",
-        }
-    }
-
-    /// Its table.
-    pub fn table(self) -> &'static Table {
-        static TABLES: [OnceLock<Table>; 2] = [const { OnceLock::new() }; 2];
-        let (place, text) = match self {
-            Self::Debian12 => (&TABLES[0], include_str!("tables/debian12.txt")),
-            Self::Debian13 => (&TABLES[1], include_str!("tables/debian13.txt")),
-        };
-        place.get_or_init(|| Table::parse(text))
-    }
-}
-
-impl fmt::Display for Distro {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// The libraries of one release.
 #[derive(Debug, Default)]
 pub struct Table {
-    libraries: BTreeMap<&'static str, Library>,
+    pub(super) libraries: BTreeMap<Box<str>, Library>,
 }
 
 /// A version, and which of the library's relations it goes with.
-type Minimum = (&'static str, usize);
-
-#[derive(Debug, Default)]
-struct Library {
-    earliest: Option<&'static str>,
-    /// The relation, then the alternatives.
-    templates: Vec<&'static str>,
-    nodes: BTreeMap<&'static str, Minimum>,
-    symbols: BTreeMap<(&'static str, &'static str), Minimum>,
+#[derive(Debug, Clone)]
+pub(super) struct Minimum {
+    pub version: Arc<str>,
+    pub template: usize,
 }
 
-impl Table {
-    /// Reads a table; lines of other kinds are passed over. The tables are part of the program: a test
-    /// checks that each line of them is understood.
-    fn parse(text: &'static str) -> Self {
-        let mut table = Self::default();
-        let mut current = Library::default();
-        let mut name = "";
-        for line in text.lines() {
-            let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
-            match kind {
-                "library" => {
-                    if !name.is_empty() {
-                        table.libraries.insert(name, std::mem::take(&mut current));
-                    }
-                    let mut words = rest.splitn(3, ' ');
-                    name = words.next().unwrap_or_default();
-                    current.earliest = words.next().filter(|version| *version != "-");
-                    current.templates.push(words.next().unwrap_or_default());
-                }
-                "alternative" => {
-                    current.templates.push(rest.split_once(' ').map_or("", |(_, text)| text));
-                }
-                "node" => {
-                    if let Some((node, minimum)) = rest.split_once(' ') {
-                        current.nodes.insert(node, self::minimum(minimum));
-                    }
-                }
-                "symbols" => {
-                    let mut words = rest.split(' ');
-                    if let (Some(node), Some(minimum)) = (words.next(), words.next()) {
-                        let minimum = self::minimum(minimum);
-                        current.symbols.extend(words.map(|name| ((node, name), minimum)));
-                    }
-                }
-                _ => {}
-            }
-        }
-        if !name.is_empty() {
-            table.libraries.insert(name, current);
-        }
-        table
-    }
+#[derive(Debug, Default)]
+pub(super) struct Library {
+    pub earliest: Option<Box<str>>,
+    /// The relation, then the alternatives.
+    pub templates: Vec<Box<str>>,
+    pub nodes: BTreeMap<Box<str>, Node>,
+    /// Symbols without a version.
+    pub base: BTreeMap<Box<str>, Minimum>,
+}
 
+/// The symbols of a version node.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub usual: Minimum,
+    pub others: BTreeMap<Box<str>, Minimum>,
+}
+
+impl Library {
+    /// From when on the library has a symbol. Symbols without a version may be any library's, so of them
+    /// only those that are listed are known to be of this one.
+    fn minimum(&self, node: &str, symbol: &str) -> Option<&Minimum> {
+        if node == BASE {
+            return self.base.get(symbol);
+        }
+        let node = self.nodes.get(node)?;
+        Some(node.others.get(symbol).unwrap_or(&node.usual))
+    }
+}
+
+/// What a table has in place of a node for symbols without a version.
+pub(super) const BASE: &str = "Base";
+
+impl Table {
     /// Whether the release has the library.
     pub fn has(&self, soname: &str) -> bool {
         self.libraries.contains_key(soname)
@@ -134,19 +81,16 @@ impl Table {
         relations: &mut DebDepends,
     ) -> Option<Vec<&'n str>> {
         let library = self.libraries.get(soname)?;
-        let mut found = BTreeSet::from([(library.earliest, 0)]);
-        let mut add = |(version, template): Minimum| {
-            found.insert((Some(version), template));
+        let mut found = BTreeSet::from([(library.earliest.as_deref(), 0)]);
+        let mut add = |node: &str, symbol: &str| {
+            let minimum = library.minimum(node, symbol);
+            found.extend(minimum.map(|minimum| (Some(&*minimum.version), minimum.template)));
         };
         for symbol in &needs.undefined {
-            let node = match &symbol.version {
-                Some((file, node)) if file == soname => node,
-                Some(_) => continue,
-                None => "Base",
-            };
-            let own = library.symbols.get(&(node, symbol.name.as_str()));
-            if let Some(minimum) = own.or_else(|| library.nodes.get(node)) {
-                add(*minimum);
+            match &symbol.version {
+                Some((file, node)) if file == soname => add(node, &symbol.name),
+                Some(_) => {}
+                None => add(BASE, &symbol.name),
             }
         }
         let versions = needs.versions_needed.iter().filter(|(file, _)| file == soname);
@@ -154,10 +98,7 @@ impl Table {
             versions.flat_map(|(_, versions)| versions).map(String::as_str).collect();
         // The loader asks for them, whether a symbol has them or not, as `GLIBC_ABI_DT_RELR`.
         for &node in &versions {
-            let own = library.symbols.get(&(node, node)).or_else(|| library.nodes.get(node));
-            if let Some(minimum) = own {
-                add(*minimum);
-            }
+            add(node, node);
         }
         for (version, template) in found {
             if let Some(template) = library.templates.get(template) {
@@ -167,12 +108,6 @@ impl Table {
         let known = |node: &str| library.nodes.is_empty() || library.nodes.contains_key(node);
         Some(versions.into_iter().filter(|node| !known(node)).collect())
     }
-}
-
-/// `2.34` or `2.34|1`.
-fn minimum(text: &'static str) -> Minimum {
-    let (version, template) = text.split_once('|').unwrap_or((text, "0"));
-    (version, template.parse().unwrap_or_default())
 }
 
 /// Relations of a `.deb`, of which the later version is kept.
@@ -230,32 +165,7 @@ impl DebDepends {
 mod tests {
     use super::*;
     use crate::elf::needs::Undefined;
-
-    #[test]
-    fn every_line_of_the_tables_is_understood() {
-        for distro in Distro::ALL {
-            let text = match distro {
-                Distro::Debian12 => include_str!("tables/debian12.txt"),
-                Distro::Debian13 => include_str!("tables/debian13.txt"),
-            };
-            let kinds = ["#", "package", "library", "alternative", "node", "symbols"];
-            for line in text.lines() {
-                let words: Vec<_> = line.split(' ').collect();
-                assert!(kinds.contains(&words[0]) && words.len() > 2, "{distro}: {line}");
-            }
-            for (soname, library) in &distro.table().libraries {
-                let minimums = library.nodes.values().chain(library.symbols.values());
-                for (version, template) in minimums {
-                    assert!(*template < library.templates.len(), "{distro}: {soname} {version}");
-                }
-                assert!(
-                    library.templates.iter().all(|text| !text.is_empty()),
-                    "{distro}: {soname}"
-                );
-            }
-            assert!(distro.table().has("libc.so.6") && distro.table().has("libstdc++.so.6"));
-        }
-    }
+    use crate::package::elfdeps::Distro;
 
     fn of(soname: &str, symbols: &[(&str, Option<&str>)]) -> Vec<String> {
         let undefined = symbols.iter().map(|(name, node)| Undefined {

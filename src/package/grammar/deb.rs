@@ -23,6 +23,7 @@ pub fn parse(text: &str, field: &str) -> Result<Vec<Vec<Relation>>, SyntaxError>
     loop {
         cursor.blanks();
         let relation = relation(&mut cursor, &field)?;
+        let has_version = relation.constraint.is_some();
         if let Some(alternatives) = list.last_mut() {
             alternatives.push(relation);
         }
@@ -35,10 +36,16 @@ pub fn parse(text: &str, field: &str) -> Result<Vec<Vec<Relation>>, SyntaxError>
             Some(',') => list.push(Vec::new()),
             Some('[' | '<') => return cursor.error(cursor.at, Problem::SourceOnly),
             Some('=' | '>') => return cursor.unexpected("the operator in `(…)`"),
+            Some(_) if has_version => return cursor.unexpected("`,`, `|` or the end"),
             Some(_) => return cursor.unexpected("`(`, `,`, `|` or the end"),
         }
         cursor.at += 1;
     }
+}
+
+/// Checks a version that stands alone.
+pub fn version(text: &str) -> Result<(), SyntaxError> {
+    check_version(&Cursor::new(text), 0, text)
 }
 
 fn relation(cursor: &mut Cursor<'_>, field: &str) -> Result<Relation, SyntaxError> {
@@ -202,6 +209,7 @@ mod tests {
             ("libc6 (>= v1)", 11, "expected a digit first"),
             ("libc6 (>= 1 2)", 13, "found `2`, expected `)`"),
             ("aa bb", 4, "found `b`, expected `(`, `,`, `|` or the end"),
+            ("aa (= 1) (= 2)", 10, "found `(`, expected `,`, `|` or the end"),
             ("aa,,bb", 4, "expected a name"),
             ("aa,", 4, "expected a name"),
             ("a_b", 2, "is no package name"),

@@ -1,11 +1,12 @@
 //! The arguments. Those that the public tools for split, recombine and verify have keep their names.
 //!
 //! Here is what concerns all commands and taking shards apart; `looking` has the commands that write nothing, `packages` those that
-//! make packages, `repo` those for repositories.
+//! make packages, `repo` those for repositories; `target_distro` is the value of one option.
 
 mod looking;
 mod packages;
 mod repo;
+mod target_distro;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ use gfxpack::tree::TreePath;
 pub use looking::{Discover, Extract, Inspect, Verify};
 pub use packages::{Build, Make, Package, Packaging, Plan, Sign, Signing};
 pub use repo::{Bringing, Publishing, Rehearsal, Repo, RepoAction, RepoSettings, RepoSimple};
+pub use target_distro::TargetDistro;
 
 /// Turns the artifacts of a ROCm-style GPU build into packages: host code once, GPU code for each
 /// architecture group apart.

@@ -7,8 +7,8 @@ use clap::builder::TypedValueParser;
 use gfxpack::package::Format;
 use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
-use gfxpack::package::elfdeps::Distro;
 
+use super::target_distro::{self, TargetDistro};
 use super::{Caching, Splitting, one_of, size};
 
 #[derive(Debug, ClapArgs)]
@@ -46,14 +46,16 @@ pub struct Packaging {
         default_value = "/opt/rocm"
     )]
     pub install_prefix: String,
-    /// The release whose packages a .deb depends on; for one that is not listed, --no-auto-deps and relations of
-    /// your own
+    /// The release whose packages a .deb depends on, or a file with the table of another one: a path with a `/` in
+    /// it, or with `.txt` at its end
     ///
     /// What programs and libraries need of the C library and others becomes relations by the table of
     /// this release; a package for it installs on later ones too, as long as they have the same
-    /// libraries. docs/relations.md says how relations are found.
-    #[arg(long, help_heading = "What packages are like", value_name = "RELEASE", default_value = "debian12", value_parser = distro())]
-    pub target_distro: Distro,
+    /// libraries. tools/deb-tables/make.sh makes a table of any release whose archive it can reach, as of
+    /// Ubuntu 24.04. docs/relations.md says how relations are found and what is in a table. Without a table,
+    /// give relations of your own and --no-auto-deps.
+    #[arg(long, help_heading = "What packages are like", value_name = "RELEASE|FILE", default_value = "debian12", value_parser = target_distro::parser())]
+    pub target_distro: TargetDistro,
     /// Do not look at what programs and libraries need: relations are those of the packages file
     #[arg(long, help_heading = "What packages are like")]
     pub no_auto_deps: bool,
@@ -265,11 +267,6 @@ pub struct Make {
 /// One of both formats.
 pub fn format() -> impl TypedValueParser<Value = Format> {
     one_of(Format::ALL.map(Format::as_str), Format::called)
-}
-
-fn distro() -> impl TypedValueParser<Value = Distro> {
-    let called = |name: &str| Distro::ALL.into_iter().find(|distro| distro.as_str() == name);
-    one_of(Distro::ALL.map(Distro::as_str), called)
 }
 
 fn system() -> impl TypedValueParser<Value = System> {

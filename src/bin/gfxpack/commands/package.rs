@@ -10,6 +10,7 @@ use gfxpack::error::{Error, Errors, Result};
 use gfxpack::jobs::Jobs;
 use gfxpack::package::compat::System;
 use gfxpack::package::compress::Compression;
+use gfxpack::package::elfdeps::Target;
 use gfxpack::package::render::Templates;
 use gfxpack::package::room::{self, Room};
 use gfxpack::package::set::{PackageFile, SetOptions};
@@ -23,7 +24,7 @@ use gfxpack::tree::output::{OutputDir, check_free};
 use indicatif::HumanBytes;
 
 use super::{cache, dry_run, packaging_jobs, sign, source_date};
-use crate::args::{Global, Package, Packaging};
+use crate::args::{Global, Package, Packaging, TargetDistro};
 use crate::output::Ui;
 
 pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
@@ -75,7 +76,10 @@ impl Plan {
             check_versions(&written, &args.release, format)?;
         }
         let relations = elfdeps::Options {
-            distro: args.target_distro,
+            distro: match &args.target_distro {
+                TargetDistro::Known(distro) => Target::Known(*distro),
+                TargetDistro::Table(path) => Target::load(path)?,
+            },
             deb: args.format.contains(&Format::Deb),
             install_prefix: install_prefix.clone(),
         };

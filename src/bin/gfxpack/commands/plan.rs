@@ -21,7 +21,7 @@ use super::build::{Planned, planned};
 use super::make::beside;
 use super::package::set_options;
 use super::{count, packaging_jobs};
-use crate::args::{Build, Global, Packaging, Plan};
+use crate::args::{Build, Global, Packaging, Plan, TargetDistro};
 use crate::output::Ui;
 
 pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
@@ -271,6 +271,9 @@ fn depends(build: &Build, shards: &[Shard]) -> Result<BTreeSet<PathBuf>> {
     let packaging = &build.packaging;
     let mut paths = BTreeSet::from([packaging.config.clone(), build.input_shards_dir.clone()]);
     paths.extend(packaging.packages.clone());
+    if let TargetDistro::Table(table) = &packaging.target_distro {
+        paths.insert(table.clone());
+    }
     paths.extend(build.splitting.databases.databases.clone());
     if let Some(dir) = &packaging.templates {
         below(dir, &mut paths)?;
