@@ -6,9 +6,6 @@
 //! has them as text that libcap reads, `cap_net_raw=ep`. No other extended attribute has a place in a package.
 
 use std::io;
-use std::path::Path;
-
-use rustix::io::Errno;
 
 const ATTRIBUTE: &str = "security.capability";
 
@@ -57,18 +54,8 @@ const NAMES: [&str; 41] = [
     "checkpoint_restore",
 ];
 
-/// The capabilities of a file on disk as text; `None` where it has none, or the file system has no such attributes.
-pub(super) fn of_file(path: &Path) -> io::Result<Option<String>> {
-    let mut value = [0; 64];
-    match rustix::fs::getxattr(path, ATTRIBUTE, &mut value) {
-        Ok(len) => text(&value[..len]).map(Some),
-        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(None),
-        Err(e) => Err(e.into()),
-    }
-}
-
 /// The text of an attribute's value.
-fn text(value: &[u8]) -> io::Result<String> {
+pub(super) fn text(value: &[u8]) -> io::Result<String> {
     let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let (words, rest) = value.as_chunks::<4>();
     let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();

@@ -163,11 +163,8 @@ pub(super) fn members<'a>(
 
 /// The capabilities of a program that lies on disk, as libcap reads them.
 fn capabilities(source: &Source) -> io::Result<String> {
-    let (Source::File(input) | Source::Pieces { input, .. }) = source else {
-        return Ok(String::new());
-    };
-    let text = input.on_disk().map_or(Ok(None), capabilities::of_file)?;
-    Ok(text.unwrap_or_default())
+    let value = source.capabilities()?;
+    value.map_or(Ok(String::new()), |value| capabilities::text(&value))
 }
 
 /// Bytes that reading all of it will go through.

@@ -121,7 +121,9 @@ impl<'p> Wants<'p> {
                             let len = source.len().unwrap_or_default();
                             gather.file(source, Destination::At(spool, file, offset));
                             let shown = archive.path().join(path.as_path());
-                            let input = InputFile::spooled(shown, Arc::clone(file), offset, len);
+                            let capabilities = source.capabilities().ok().flatten();
+                            let file = Arc::clone(file);
+                            let input = InputFile::spooled(shown, file, offset, len, capabilities);
                             spooled[*at].files.push(((*path).clone(), input));
                             offset += len;
                         }

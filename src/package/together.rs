@@ -139,7 +139,9 @@ impl<'a> Shared<'a> {
                 *end += bytes.len() as u64;
                 Ok(())
             })?;
-            let kept = InputFile::spooled(shown.to_owned(), Arc::clone(file), start, content.size);
+            // Its capabilities are in the plans of both.
+            let file = Arc::clone(file);
+            let kept = InputFile::spooled(shown.to_owned(), file, start, content.size, None);
             shared.kept.insert(content.path, Source::File(Arc::new(kept)));
         }
         Ok(shared)

@@ -96,6 +96,8 @@ pub struct Member {
     pub mtime: i64,
     /// Bytes of content.
     pub size: u64,
+    /// The extended attribute `security.capability`, where it has one (star's record, which GNU tar and bsdtar write as well).
+    pub capabilities: Option<Vec<u8>>,
     /// Where its header is.
     pub header: u64,
     /// Where its content begins.
@@ -132,6 +134,7 @@ struct Extended {
     link: Option<Vec<u8>>,
     size: Option<u64>,
     mtime: Option<i64>,
+    capabilities: Option<Vec<u8>>,
 }
 
 /// Reads the members of an archive one after another.
@@ -218,6 +221,7 @@ impl<R: Read> Members<R> {
             mode: u32::try_from(mode & 0o7777).unwrap_or_default(),
             mtime,
             size: extended.size.unwrap_or(size),
+            capabilities: extended.capabilities,
             header: header.at,
             content: self.at,
             name,
@@ -482,6 +486,7 @@ fn parse_records(mut records: &[u8], at: u64, extended: &mut Extended) -> Result
                 extended.mtime =
                     Some(mtime.ok_or_else(|| bad("mtime", value, "a time in seconds"))?);
             }
+            b"SCHILY.xattr.security.capability" => extended.capabilities = Some(value.to_vec()),
             key if key.starts_with(b"GNU.sparse.") => {
                 return Err(bad("PAX record", key, "a member without holes"));
             }

@@ -99,7 +99,10 @@ impl Source {
     pub(crate) fn identify(&self, cache: &Cache, key: &mut KeyBuilder) -> Option<()> {
         let input = |input: &InputFile, key: &mut KeyBuilder| {
             match input.digest() {
-                Some(digest) => key.bytes(digest.as_bytes()),
+                Some(digest) => {
+                    key.bytes(digest.as_bytes());
+                    key.bytes(&input.capabilities().ok()?.unwrap_or_default());
+                }
                 None => input.unchanged()?.iter().for_each(|number| key.number(*number)),
             }
             Some(())

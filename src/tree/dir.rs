@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::gather::by_archive;
 use super::{
     ArchiveFile, Destination, Entry, EntryKind, Gather, InputFile, KpackPlan, Source, Tree,
-    TreePath, build,
+    TreePath, build, capabilities,
 };
 use crate::error::Error;
 use crate::jobs::Jobs;
@@ -287,6 +287,7 @@ impl Sink<'_> {
             CopyError::Write(e) => failed(e),
         })?;
         file.set_permissions(Permissions::from_mode(entry.mode)).map_err(failed)?;
+        capabilities::set(&file, source).map_err(failed)?;
         set_mtime(to, entry.mtime).map_err(failed)
     }
 

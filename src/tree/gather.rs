@@ -18,6 +18,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use super::build::{self, Packing, Set};
 use super::cached;
+use super::capabilities;
 use super::dir::set_mtime;
 use super::input::ArchiveFile;
 use super::keep::Part;
@@ -207,6 +208,7 @@ impl Out<'_> {
     fn close(&mut self) -> Result<(), Error> {
         if let (Destination::New(path, entry), Some(file)) = (self.to, self.file.take()) {
             file.set_permissions(Permissions::from_mode(entry.mode))
+                .and_then(|()| capabilities::set(&file, self.source))
                 .and_then(|()| set_mtime(path, entry.mtime))
                 .map_err(|e| self.failed(e))?;
         }

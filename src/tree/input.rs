@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::capabilities;
 use crate::elf::{self, ElfError, Needs};
 use crate::fatbin::bundle::Bundle;
 use crate::read_at::{OpenFile, ReadAt, Window};
@@ -68,6 +69,8 @@ pub struct InputFile {
     path: PathBuf,
     len: u64,
     place: Place,
+    /// Its extended attribute `security.capability`, where it is not on disk.
+    capabilities: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -107,17 +110,24 @@ pub(super) struct Kept {
 impl InputFile {
     /// Takes the path with its `lstat` data.
     pub fn new(path: PathBuf, metadata: &std::fs::Metadata) -> Self {
-        Self { path, len: metadata.len(), place: Place::Disk(Stamp::of(metadata)) }
+        let place = Place::Disk(Stamp::of(metadata));
+        Self { path, len: metadata.len(), place, capabilities: None }
     }
 
-    pub(super) fn member(path: PathBuf, len: u64, member: Member) -> Self {
-        Self { path, len, place: Place::Member(member) }
+    pub(super) fn member(
+        path: PathBuf,
+        len: u64,
+        member: Member,
+        capabilities: Option<Vec<u8>>,
+    ) -> Self {
+        Self { path, len, place: Place::Member(member), capabilities }
     }
 
     /// A file on disk of a plan that was kept: it must have this length and, where one is given, this
     /// modification time (seconds and nanoseconds).
     pub(super) fn planned(path: PathBuf, len: u64, time: Option<(i64, i64)>) -> Self {
-        Self { path, len, place: Place::Disk(Stamp { file: None, time, len }) }
+        let place = Place::Disk(Stamp { file: None, time, len });
+        Self { path, len, place, capabilities: None }
     }
 
     /// The modification time that it had, of a file on disk.
@@ -128,9 +138,29 @@ impl InputFile {
         }
     }
 
-    /// A stretch of a file without a name. `path` is for messages.
-    pub(crate) fn spooled(path: PathBuf, file: Arc<File>, offset: u64, len: u64) -> Self {
-        Self { path, len, place: Place::Spool { file, offset } }
+    /// A stretch of a file without a name. `path` is for messages, `capabilities` are of what it was copied from.
+    pub(crate) fn spooled(
+        path: PathBuf,
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+        capabilities: Option<Vec<u8>>,
+    ) -> Self {
+        Self { path, len, place: Place::Spool { file, offset }, capabilities }
+    }
+
+    /// Its extended attribute `security.capability`: from the disk, or from the archive that it is in. `None` where it has none,
+    /// or the file system has no such attributes.
+    pub fn capabilities(&self) -> io::Result<Option<Vec<u8>>> {
+        match &self.place {
+            Place::Disk(_) => capabilities::of_file(&self.path),
+            _ => Ok(self.capabilities.clone()),
+        }
+    }
+
+    /// That of an archive's member, which was read with its name.
+    pub(super) fn capabilities_of_member(&self) -> Option<&[u8]> {
+        self.capabilities.as_deref()
     }
 
     /// The path, where the file lies on disk as it is.

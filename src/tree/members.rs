@@ -276,7 +276,12 @@ impl Reading<'_> {
             digest: hasher.map(|hasher| hasher.finalize()),
         };
         let shown = self.archive.path().join(path.as_path());
-        Ok(Source::File(Arc::new(InputFile::member(shown, member.size, member_of_archive))))
+        Ok(Source::File(Arc::new(InputFile::member(
+            shown,
+            member.size,
+            member_of_archive,
+            member.capabilities.clone(),
+        ))))
     }
 }
 

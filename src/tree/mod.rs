@@ -4,6 +4,7 @@
 //! an entry is an entry itself.
 
 mod cached;
+mod capabilities;
 mod frames;
 mod gather;
 mod input;

@@ -132,6 +132,8 @@ struct InputRecord {
     file: FileRecord,
     /// The archive that it is in, and where its content begins there.
     within: Option<(usize, u64)>,
+    /// Of a file in an archive: see [`InputFile::capabilities`].
+    capabilities: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -243,7 +245,9 @@ impl Recording<'_> {
                 (number, offset)
             });
             let (path, len, time) = (bytes(input.path()), input.len(), input.time());
-            self.record.inputs.push(InputRecord { file: FileRecord { path, len, time }, within });
+            let capabilities = input.capabilities_of_member().map(<[u8]>::to_vec);
+            let file = FileRecord { path, len, time };
+            self.record.inputs.push(InputRecord { file, within, capabilities });
         }
         number
     }
@@ -378,7 +382,8 @@ impl TreeRecord {
                 Some((archive, offset)) => {
                     let archive = Arc::clone(at("archive", &archives, archive)?);
                     let kept = Kept::default();
-                    InputFile::member(path, len, Member { archive, offset, kept, digest: None })
+                    let member = Member { archive, offset, kept, digest: None };
+                    InputFile::member(path, len, member, input.capabilities.clone())
                 }
             }))
         };

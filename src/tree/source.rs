@@ -96,6 +96,14 @@ impl Source {
         }
     }
 
+    /// The extended attribute `security.capability` of what it is made of; see [`InputFile::capabilities`].
+    pub fn capabilities(&self) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Self::File(input) | Self::Pieces { input, .. } => input.capabilities(),
+            Self::Bytes(_) | Self::Kpack(_) | Self::Kpm(_) => Ok(None),
+        }
+    }
+
     /// Opens it for reading from the start. A kpack can be read once a sink has built it.
     pub fn open(&self) -> io::Result<Box<dyn Read + Send + '_>> {
         let not_built = || io::Error::other("the kpack has not been built yet");
