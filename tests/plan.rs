@@ -246,6 +246,22 @@ fn packages_of_older_runs_are_not_left_beside_the_new_ones() {
     assert_eq!(place.makes(), names(&[]), "what was there and is wanted stays");
 }
 
+/// The packages of a run before are of use until there is another plan.
+#[test]
+fn a_plan_that_cannot_be_written_takes_nothing_away() {
+    let place = Place::new("shards");
+    ok(&mut place.plan(&["--ninja", "build.ninja"]));
+    place.makes();
+    let (before, plan) = (place.out(), fs::read(place.path().join("build.ninja")).unwrap());
+    // No file for ninja can name it.
+    fs::write(place.library().with_file_name("a|b"), "new").unwrap();
+    let mut again = place.plan(&["--ninja", "build.ninja", "--only", "rocfft"]);
+    let told = fails(&mut again, 1);
+    assert!(told.contains("a|b"), "{told}");
+    assert_same("packages", &place.out(), &before);
+    assert!(fs::read(place.path().join("build.ninja")).unwrap() == plan);
+}
+
 #[test]
 fn graphs_go_to_standard_output() {
     let place = Place::new("shards");

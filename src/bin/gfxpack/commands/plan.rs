@@ -64,7 +64,7 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let Planned { plan, shards, packages, report } =
         planned(&args.build, global, &packaging_jobs(global), ui)?;
     let nodes = graph(&packages, &set_options(packaging, &plan, false))?;
-    let removed = remove_stale(packaging, &plan_dir, &nodes, ui)?;
+    let stale = find_stale(packaging, &plan_dir, &nodes)?;
 
     let mut of_process = std::env::args_os();
     let program = of_process.next().unwrap_or_else(|| "gfxpack".into());
@@ -85,29 +85,34 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     for_matrix.push("--moved".into());
     for_matrix
         .extend(global.jobs.into_iter().flat_map(|n| ["--jobs".into(), n.to_string().into()]));
-    let written = write_plans(&engine(&for_ninja), &nodes)?;
+    // All is there before the first file is written, and what is no longer wanted goes last: a run that fails takes nothing away.
+    let mut files: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    let mut printed = None;
     if args.ninja.as_deref().is_some_and(is_output) {
-        Ui::print_bytes(&engine(&for_ninja).ninja_once(&nodes)?);
+        printed = Some(engine(&for_ninja).ninja_once(&nodes)?);
     } else if let Some(file) = &args.ninja {
         let command = again(&program, of_process);
         let replan = Replan { file, command: &command, depends: &depends(&args.build, &shards)? };
         let (text, deps) = engine(&for_ninja).ninja(&nodes, &replan)?;
-        write_whole(&depfile(file), &deps)?;
-        write_whole(file, &text)?;
+        files.extend([(depfile(file), deps), (file.clone(), text)]);
     }
     if let Some(file) = &args.github_matrix {
         let artifacts = shards.iter().flat_map(|shard| &shard.artifacts);
         let artifacts = artifacts.map(|artifact| artifact.origin.clone()).collect();
         let matrices =
             engine(&for_matrix).matrices(&nodes, &artifacts, usize::from(args.workers))?;
-        let text = serde_json::to_string_pretty(&matrices).expect("keys are text");
-        let text = text + "\n";
+        let text = serde_json::to_string_pretty(&matrices).expect("keys are text") + "\n";
         if is_output(file) {
-            Ui::print_bytes(text.as_bytes());
+            printed = Some(text.into_bytes());
         } else {
-            write_whole(file, text.as_bytes())?;
+            files.push((file.clone(), text.into_bytes()));
         }
     }
+    let (plans, written) = write_plans(&engine(&for_ninja), &nodes)?;
+    files.iter().try_for_each(|(file, bytes)| write_whole(file, bytes))?;
+    printed.iter().for_each(|bytes| Ui::print_bytes(bytes));
+    let removed = remove_stale(&stale, &packaging.output_dir, ui)?;
+    remove_other_plans(&plan_dir, &plans)?;
     let json = serde_json::json!({
         "status": "planned",
         "plans": plan_dir.to_string_lossy(),
@@ -131,32 +136,37 @@ fn is_output(file: &Path) -> bool {
     file == Path::new("-")
 }
 
-/// Removes packages of older runs, which the nodes would leave in the output: those of the plans before, and with `--force`
-/// all others, as `build --force` does. Without it, others are refused. Returns their names.
-fn remove_stale(
-    packaging: &Packaging,
-    plan_dir: &Path,
-    nodes: &[Node],
-    ui: &Ui,
-) -> Result<Vec<String>> {
+/// Finds packages of older runs, which the nodes would leave in the output: those of the plans before, and with `--force`
+/// all others, as `build --force` does. Without it, others are refused.
+fn find_stale(packaging: &Packaging, plan_dir: &Path, nodes: &[Node]) -> Result<Vec<PathBuf>> {
     let dir = &packaging.output_dir;
-    let Stale { planned, others } = stale(dir, plan_dir, nodes)?;
-    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Stale { mut planned, others } = stale(dir, plan_dir, nodes)?;
     if let (Some(first), false) = (others.first(), packaging.force) {
+        let first = file_name(first);
         let what = match others.len() {
-            1 => format!("has a package that this plan does not make: {}", name(first)),
-            n => format!("has {n} packages that this plan does not make, as {}", name(first)),
+            1 => format!("has a package that this plan does not make: {first}"),
+            n => format!("has {n} packages that this plan does not make, as {first}"),
         };
         return Err(Error::usage(what)
             .at(dir)
             .hint("name another directory, or pass --force to have them removed")
             .into());
     }
+    planned.extend(others);
+    Ok(planned)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Removes packages of older runs from the output. Returns their names.
+fn remove_stale(stale: &[PathBuf], dir: &Path, ui: &Ui) -> Result<Vec<String>> {
     let mut removed: Vec<String> = Vec::new();
-    for path in planned.iter().chain(&others) {
+    for path in stale {
         fs::remove_file(path).map_err(|e| Error::output("cannot remove", path, e))?;
         ui.note(&format!("removed {}", path.display()));
-        removed.push(name(path));
+        removed.push(file_name(path));
     }
     if !removed.is_empty() {
         let files = count(removed.len(), "package file");
@@ -191,9 +201,9 @@ fn check_file(file: &Path, force: bool) -> Result<()> {
         .into())
 }
 
-/// Writes the plans that are new or have changed, so that the times of others say that they have not, and
-/// removes those of packages that are no more. Returns how many were written.
-fn write_plans(engine: &Engine, nodes: &[Node]) -> Result<usize> {
+/// Writes the plans that are new or have changed, so that the times of others say that they have not. Returns the paths of all, and how
+/// many were written.
+fn write_plans(engine: &Engine, nodes: &[Node]) -> Result<(BTreeSet<PathBuf>, usize)> {
     let mut written = 0;
     let mut wanted = BTreeSet::new();
     for node in nodes {
@@ -204,7 +214,11 @@ fn write_plans(engine: &Engine, nodes: &[Node]) -> Result<usize> {
         }
         wanted.insert(path);
     }
-    let dir = engine.plan_dir;
+    Ok((wanted, written))
+}
+
+/// Removes plans of older runs.
+fn remove_other_plans(dir: &Path, wanted: &BTreeSet<PathBuf>) -> Result<()> {
     let listing = fs::read_dir(dir).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     for entry in listing.map_err(|e| Error::io("cannot list the plans in", dir, e))? {
         let path = entry.path();
@@ -215,7 +229,7 @@ fn write_plans(engine: &Engine, nodes: &[Node]) -> Result<usize> {
             fs::remove_file(&path).map_err(|e| Error::io("cannot remove", &path, e))?;
         }
     }
-    Ok(written)
+    Ok(())
 }
 
 fn is_plan(path: &Path) -> bool {
