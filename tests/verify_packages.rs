@@ -532,6 +532,29 @@ fn the_program_verifies_packages() {
     assert!(error.contains("no package"), "{error}");
 }
 
+/// What a format makes for itself, as licences and changelogs, is then below the prefix.
+#[test]
+fn packages_for_usr_raise_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    ok(gfxpack()
+        .args(["build", "--version", "7.1.0", "--release", "1", "--install-prefix", "/usr"])
+        .arg("--input-shards-dir")
+        .arg(common::example_shards())
+        .arg("--config")
+        .arg(common::example_config())
+        .arg("--packages")
+        .arg(common::example_packages())
+        .arg("--output-dir")
+        .arg(dir.path().join("out")));
+    ok(gfxpack()
+        .args(["verify", "--warnings-as-errors", "--install-prefix", "/usr", "--packages-dir"])
+        .arg(dir.path().join("out"))
+        .arg("--config")
+        .arg(common::example_config())
+        .arg("--packages")
+        .arg(common::example_packages()));
+}
+
 /// A package outside of the set is unmet only where all that comes from elsewhere is named.
 #[test]
 fn what_comes_from_elsewhere_can_be_named() {

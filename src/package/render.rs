@@ -476,6 +476,17 @@ pub fn made_paths(package: &Package) -> Vec<TreePath> {
     docs.chain([overrides]).chain(rpm_license(package).map(|(path, _)| path)).collect()
 }
 
+/// Whether a path is one of [`made_paths`] of some package.
+pub(crate) fn is_made(path: &TreePath) -> bool {
+    let parts: Vec<&[u8]> = path.as_bytes().split(|&b| b == b'/').collect();
+    let Some(parts) = parts.strip_prefix(&[&b"usr"[..], b"share"]) else { return false };
+    match parts {
+        [b"doc", _, file] => [&b"changelog.Debian.gz"[..], b"copyright"].contains(file),
+        [b"lintian", b"overrides", _] | [b"licenses", _, b"LICENSE"] => true,
+        _ => false,
+    }
+}
+
 /// As `gzip -9n`: no name and no time, so the same text gives the same bytes.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     // 3 is Unix; the default says which system flate2 was built on.

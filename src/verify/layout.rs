@@ -10,6 +10,7 @@ use super::host::ProgramFacts;
 use super::kpack::Few;
 use super::subject::Holds;
 use crate::database::Owner;
+use crate::package::render::is_made;
 use crate::tree::{EntryKind, TreePath};
 
 /// Where each file of some artifacts is once installed.
@@ -152,8 +153,8 @@ fn device(artifact: &Checked, findings: &mut Vec<Finding>) {
         if of_kpacks || artifact.owners.contains_key(path) {
             continue;
         }
-        // Licences and changelogs lie outside of the prefix.
-        if artifact.packaged && installed_path(artifact, path).is_none() {
+        // Licences and changelogs, which lie outside of most prefixes.
+        if artifact.packaged && (installed_path(artifact, path).is_none() || is_made(path)) {
             continue;
         }
         let what = match (facts, &entry.kind) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::found;
 use super::pack::Pack;
 use crate::package::Format;
+use crate::package::render::is_made;
 use crate::tree::TreePath;
 use crate::verify::finding::{Check, Finding};
 
@@ -37,7 +38,7 @@ fn in_both(name: &str) -> String {
 }
 
 /// A package in both formats is the same package: version, and the files below the install prefix.
-/// What each format has of its own (changelogs, licences) lies elsewhere.
+/// What each format has of its own (changelogs, licences) is left out.
 pub(super) fn formats(packs: &[Pack], prefix: &TreePath, findings: &mut Vec<Finding>) {
     let of = |format: Format| -> BTreeMap<String, &Pack> {
         let list = packs.iter().filter(|pack| pack.format == format);
@@ -72,7 +73,11 @@ pub(super) fn formats(packs: &[Pack], prefix: &TreePath, findings: &mut Vec<Find
             continue;
         }
         let paths: BTreeSet<&String> = deb.files.keys().chain(rpm.files.keys()).collect();
-        for path in paths.into_iter().filter(|path| path.starts_with(&root)) {
+        let of_both = |path: &&String| {
+            let inside = path.trim_start_matches('/');
+            path.starts_with(&root) && !TreePath::new(inside).is_ok_and(|path| is_made(&path))
+        };
+        for path in paths.into_iter().filter(of_both) {
             let (a, b) = (deb.files.get(path), rpm.files.get(path));
             if a == b {
                 continue;
