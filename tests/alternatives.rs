@@ -247,6 +247,54 @@ fn rpm_keeps_alternatives_over_upgrades_and_takes_them_back() {
     assert_eq!(flags, "/etc/ld.so.conf.d/rocm-ld-conf.conf\n");
 }
 
+/// A release that does not have the file any more does not say so: the scripts of the one before do.
+#[test]
+fn rpm_takes_back_an_alternative_that_a_release_no_longer_has() {
+    let packages = built("rpm");
+    let dir = packages.path();
+    let text: serde_json::Value = serde_json::from_str(PACKAGES).unwrap();
+    let mut without = text.clone();
+    for package in without["packages"].as_array_mut().unwrap() {
+        package.as_object_mut().unwrap().remove("alternatives");
+        let contents = package["contents"].as_array_mut().unwrap();
+        contents.iter_mut().for_each(|c| c["exclude"] = serde_json::json!(["bin/**"]));
+    }
+    fs::write(dir.join("without.json"), without.to_string()).unwrap();
+    ok(gfxpack()
+        .args([
+            "build",
+            "--version",
+            "7.3.0",
+            "--release",
+            "1",
+            "--format",
+            "rpm",
+            "--no-auto-deps",
+        ])
+        .arg("--input-shards-dir")
+        .arg(example_shards())
+        .arg("--config")
+        .arg(example_config())
+        .arg("--packages")
+        .arg(dir.join("without.json"))
+        .arg("--output-dir")
+        .arg(dir.join("7.3.0")));
+    let root = root();
+    let rpm = || {
+        let mut command = as_root("rpm", "rpm");
+        command.env("HOME", root.path()).arg("--root").arg(root.path());
+        command.args(["--define", "_dbpath /var/lib/rpm", "--nosignature"]);
+        command
+    };
+    ok(rpm().arg("--initdb"));
+    let generic =
+        |version: &str| dir.join(version).join(format!("rocblas-generic-{version}-1.x86_64.rpm"));
+    ok(rpm().args(["-U", "--nodeps"]).arg(generic("7.2.0")));
+    assert_eq!(choice(root.path(), "usr/bin/rocblas-bench").as_deref(), BENCH);
+    ok(rpm().args(["-U", "--nodeps"]).arg(generic("7.3.0")));
+    assert_eq!(choice(root.path(), "usr/bin/rocblas-bench"), None);
+}
+
 #[test]
 fn the_linkers_path_is_left_alone_where_it_covers_the_prefix() {
     let dir = tempfile::tempdir().unwrap();

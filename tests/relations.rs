@@ -426,6 +426,18 @@ fn the_version_is_written_for_both_formats_and_told() {
     assert!(told.contains("the packaging's number is --release"), "{told}");
 }
 
+/// rpm reads relations in parentheses since 4.12.
+#[test]
+fn relations_that_an_old_rpm_does_not_read_are_refused_for_it() {
+    let more = serde_json::json!({ "rpm": { "requires": ["(bash or zsh)"] } });
+    let set = made(&["aa_lib_generic"], &none(), &[("aa", more)]);
+    ok(&mut set.package("7.1.0", &["--dry-run", "--compat", "el8"]));
+    ok(&mut set.package("7.1.0", &["--dry-run", "--compat", "el7", "--format", "deb"]));
+    let told = fails(&mut set.package("7.1.0", &["--dry-run", "--compat", "el7"]), 2);
+    let what = "package `aa` and --compat el7: el7 has rpm 4.11, and the relation `(bash or zsh)` needs 4.12";
+    assert!(told.contains(what), "{told}");
+}
+
 /// What both formats' tools read back of packages with every kind of relation, rich ones too.
 #[test]
 fn relations_are_written_as_the_tools_read_them() {

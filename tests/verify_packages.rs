@@ -539,20 +539,20 @@ fn packages_for_usr_raise_nothing() {
     ok(gfxpack()
         .args(["build", "--version", "7.1.0", "--release", "1", "--install-prefix", "/usr"])
         .arg("--input-shards-dir")
-        .arg(common::example_shards())
+        .arg(example_shards())
         .arg("--config")
-        .arg(common::example_config())
+        .arg(example_config())
         .arg("--packages")
-        .arg(common::example_packages())
+        .arg(example_packages())
         .arg("--output-dir")
         .arg(dir.path().join("out")));
     ok(gfxpack()
         .args(["verify", "--warnings-as-errors", "--install-prefix", "/usr", "--packages-dir"])
         .arg(dir.path().join("out"))
         .arg("--config")
-        .arg(common::example_config())
+        .arg(example_config())
         .arg("--packages")
-        .arg(common::example_packages()));
+        .arg(example_packages()));
 }
 
 /// A package outside of the set is unmet only where all that comes from elsewhere is named.

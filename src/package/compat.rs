@@ -1,10 +1,11 @@
-//! What the package managers of older systems can unpack.
+//! What the package managers of older systems can unpack and understand.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::Format;
 use super::compress::Compression;
+use super::spec::Package;
 
 /// A system that packages have to install on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,23 +15,29 @@ pub struct System {
     /// Its package manager, and whether that reads zstd.
     manager: &'static str,
     zstd: bool,
+    /// Of rpm: major and minor version.
+    rpm: (u32, u32),
 }
+
+/// What of an `.rpm`'s relations came with a version of rpm (its NEWS; `rpmlib(…)` in a header asks for the same).
+const RICH: (u32, u32) = (4, 12);
+const CARET: (u32, u32) = (4, 15);
 
 /// dpkg reads zstd since 1.21.18; Ubuntu's own does since 21.10. rpm does since 4.14 where it is built with it, which EL 8's
 /// is since 8.2 (Red Hat bug 1715799); the first of SLE 15 are not, and its own packages are xz.
 const SYSTEMS: [System; 12] = [
-    System::new("debian11", Format::Deb, "dpkg 1.20", false),
-    System::new("debian12", Format::Deb, "dpkg 1.21.22", true),
-    System::new("debian13", Format::Deb, "dpkg 1.22", true),
-    System::new("ubuntu20.04", Format::Deb, "dpkg 1.19", false),
-    System::new("ubuntu22.04", Format::Deb, "dpkg 1.21.1ubuntu2", true),
-    System::new("ubuntu24.04", Format::Deb, "dpkg 1.22", true),
-    System::new("el7", Format::Rpm, "rpm 4.11", false),
-    System::new("el8", Format::Rpm, "rpm 4.14 of EL 8.2", true),
-    System::new("el9", Format::Rpm, "rpm 4.16", true),
-    System::new("el10", Format::Rpm, "rpm 4.19", true),
-    System::new("sle15", Format::Rpm, "rpm 4.14", false),
-    System::new("sle16", Format::Rpm, "rpm 4.20", true),
+    System::deb("debian11", "dpkg 1.20", false),
+    System::deb("debian12", "dpkg 1.21.22", true),
+    System::deb("debian13", "dpkg 1.22", true),
+    System::deb("ubuntu20.04", "dpkg 1.19", false),
+    System::deb("ubuntu22.04", "dpkg 1.21.1ubuntu2", true),
+    System::deb("ubuntu24.04", "dpkg 1.22", true),
+    System::rpm("el7", "rpm 4.11", false, (4, 11)),
+    System::rpm("el8", "rpm 4.14 of EL 8.2", true, (4, 14)),
+    System::rpm("el9", "rpm 4.16", true, (4, 16)),
+    System::rpm("el10", "rpm 4.19", true, (4, 19)),
+    System::rpm("sle15", "rpm 4.14", false, (4, 14)),
+    System::rpm("sle16", "rpm 4.20", true, (4, 20)),
 ];
 
 /// A system that is not in the table.
@@ -39,8 +46,12 @@ const SYSTEMS: [System; 12] = [
 pub struct UnknownSystem(String);
 
 impl System {
-    const fn new(name: &'static str, format: Format, manager: &'static str, zstd: bool) -> Self {
-        Self { name, format, manager, zstd }
+    const fn deb(name: &'static str, manager: &'static str, zstd: bool) -> Self {
+        Self { name, format: Format::Deb, manager, zstd, rpm: (0, 0) }
+    }
+
+    const fn rpm(name: &'static str, manager: &'static str, zstd: bool, rpm: (u32, u32)) -> Self {
+        Self { name, format: Format::Rpm, manager, zstd, rpm }
     }
 
     /// The names of all that are known.
@@ -57,6 +68,26 @@ impl System {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether it understands the relations of a package in this format; if not, why.
+    pub fn check_relations(&self, format: Format, package: &Package) -> Result<(), String> {
+        if format != self.format || self.format == Format::Deb {
+            return Ok(());
+        }
+        let rich =
+            || package.rpm.values().flatten().find(|text| text.trim_start().starts_with('('));
+        let caret = || [&package.version, &package.release].into_iter().find(|v| v.contains('^'));
+        for (since, what, found) in [(RICH, "relation", rich()), (CARET, "version", caret())] {
+            if let Some(found) = found.filter(|_| self.rpm < since) {
+                let (major, minor) = since;
+                return Err(format!(
+                    "{self} has {}, and the {what} `{found}` needs {major}.{minor}",
+                    self.manager
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The compression of a format that all of these systems read: the default where they do.

@@ -2,7 +2,8 @@
 //!
 //! A `.deb` adds its alternatives in `postinst` and takes them back in `prerm`, when it is removed and not
 //! when it is upgraded: the administrator's choice stays. An `.rpm` does the same in `%post` and, when the
-//! last version goes (`$1` is 0), in `%postun`, as Fedora's and openSUSE's guidelines have it. Taking one of
+//! last version goes (`$1` is 0), in `%postun`, as Fedora's and openSUSE's guidelines have it; so do those whose file a new version
+//! no longer has. Taking one of
 //! several back leaves the others, and update-alternatives then chooses the best of them.
 
 use serde::{Deserialize, Serialize};

@@ -73,7 +73,10 @@ pub struct Packaging {
     /// Compression of .rpm content, said in the same way
     #[arg(long, help_heading = "Compression", value_name = "HOW")]
     pub rpm_compression: Option<Compression>,
-    /// Systems that have to be able to install the packages: xz where zstd is too new for one of them
+    /// Systems whose dpkg or rpm has to be able to read the packages: xz where zstd is too new for one of them
+    ///
+    /// A relation or a version that is too new for one of them is an error. What the packages need of the system, as its C library, is
+    /// the matter of --target-distro.
     #[arg(long, help_heading = "Compression", value_name = "SYSTEM", value_delimiter = ',', value_parser = system())]
     pub compat: Vec<System>,
     /// What may wait on disk for packages, as 20GiB, where the input is archives

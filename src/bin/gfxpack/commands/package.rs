@@ -169,6 +169,7 @@ pub fn finish(
     jobs: &Jobs,
     ui: &Ui,
 ) -> Result<ExitCode> {
+    check_relations(packages, args)?;
     if let Some(signer) = &plan.signer {
         sign::tell(signer, ui);
     }
@@ -258,6 +259,23 @@ fn check_compat(args: &Packaging) -> Result<()> {
                         "leave --{format}-compression out, or say xz:6 or none, or drop the system"
                     ),
                 ));
+            }
+        }
+    }
+    Errors::check((), faults)
+}
+
+/// Refuses relations and versions that a system of `--compat` does not understand.
+pub fn check_relations(packages: &[Planned], args: &Packaging) -> Result<()> {
+    let mut faults = Vec::new();
+    for (package, system) in packages.iter().flat_map(|p| args.compat.iter().map(move |s| (p, s))) {
+        for format in formats(args) {
+            if let Err(why) = system.check_relations(format, package) {
+                let what = format!("package `{}` and --compat {system}: {why}", package.name);
+                faults
+                    .push(Error::usage(what).hint(
+                        "say it in plain relations in the packages file, or drop the system",
+                    ));
             }
         }
     }

@@ -19,7 +19,7 @@ use indicatif::HumanBytes;
 
 use super::build::{Planned, planned};
 use super::make::beside;
-use super::package::set_options;
+use super::package::{check_relations, set_options};
 use super::{count, packaging_jobs};
 use crate::args::{Build, Global, Packaging, Plan, TargetDistro};
 use crate::output::Ui;
@@ -63,6 +63,7 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     let Planned { plan, shards, packages, report } =
         planned(&args.build, global, &packaging_jobs(global), ui)?;
+    check_relations(&packages, packaging)?;
     let nodes = graph(&packages, &set_options(packaging, &plan, false))?;
     let stale = find_stale(packaging, &plan_dir, &nodes)?;
 
