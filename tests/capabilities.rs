@@ -111,6 +111,27 @@ fn files_on_disk_in_between_have_them() {
 }
 
 #[test]
+fn verify_finds_those_that_got_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    shards(dir);
+    let batch = ["split", "--batch-artifact-parent-dir", "shards/gfx110X-build"];
+    ok(gfxpack().current_dir(dir).args(batch).args(["--output-dir", "split/gfx110X-build"]));
+    let verify = || {
+        let mut command = gfxpack();
+        command.current_dir(dir).args(["verify", "--artifacts-dir", "split/gfx110X-build"]);
+        command.args(["--source", "shards/gfx110X-build"]);
+        command
+    };
+    ok(&mut verify());
+    let ping = dir.join("split/gfx110X-build/tools_run_generic/p/bin/ping");
+    ok(tool("setcap", "libcap2-bin").arg("-r").arg(&ping));
+    let told = common::run(&mut verify());
+    assert_eq!(told.status, Some(1));
+    assert!(told.stdout.contains("has other capabilities"), "{}{}", told.stdout, told.stderr);
+}
+
+#[test]
 fn an_archives_damaged_ones_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -186,6 +186,14 @@ fn old_systems_get_what_they_can_unpack() {
         error.contains("--deb-compression zstd:10 and --compat ubuntu20.04: ubuntu20.04 has dpkg 1.19, which cannot read zstd:10"),
         "{error}"
     );
+    let mut told = gfxpack();
+    told.args(["package", "--version", "1", "--release", "1", "--artifacts-dir"]);
+    told.arg(dir.join("artifacts")).arg("--config").arg(dir.join("groups.json"));
+    told.args(["--format", "deb", "--rpm-compression", "xz:6", "--output-dir"]);
+    let told = common::run(told.arg(dir.join("one")));
+    assert_eq!(told.status, Some(0));
+    let what = "--rpm-compression is of no use: no .rpm is made";
+    assert!(told.stderr.contains(what), "{}", told.stderr);
     let error = fails(package(dir, "no").args(["--compat", "debian10"]), 2);
     assert!(
         error.contains("'debian10'") && error.contains("[possible values: debian11, debian12, "),

@@ -550,6 +550,9 @@ impl Compare<'_, '_> {
         else {
             return Ok(None);
         };
+        if a.capabilities()? != b.capabilities()? {
+            return Ok(Some("has other capabilities (getcap) than in the input".into()));
+        }
         if let Content::Fat(_) = self.contents[origin] {
             let (a, b) = (open(a)?, open(b)?);
             return Ok(converted::difference(&*a, &*b));

@@ -170,6 +170,15 @@ pub fn finish(
     ui: &Ui,
 ) -> Result<ExitCode> {
     check_relations(packages, args)?;
+    for (format, asked) in
+        [(Format::Deb, args.deb_compression), (Format::Rpm, args.rpm_compression)]
+    {
+        if asked.is_some() && !args.format.contains(&format) {
+            ui.warning(&format!(
+                "--{format}-compression is of no use: no .{format} is made (--format)"
+            ));
+        }
+    }
     if let Some(signer) = &plan.signer {
         sign::tell(signer, ui);
     }
