@@ -1,0 +1,74 @@
+//! Archives that are whole, and whose names, dates or numbers would do harm further on: in packages, to the time that a run
+//! takes, or to the terminal.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "common/tarball.rs"]
+mod tarball;
+
+use std::fs;
+use std::process::Command;
+
+use common::{fails, gfxpack, ok, tool};
+use serde_json::json;
+use tarball::{member, pax};
+use tempfile::TempDir;
+
+/// A shard with one artifact, an archive of these members behind its manifest.
+fn shard(manifest: &str, members: &[Vec<u8>]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = member(b"artifact_manifest.txt", b'0', manifest.as_bytes());
+    tar.extend(members.concat());
+    tar.resize(tar.len() + 1024, 0);
+    let folder = dir.path().join("shards/s");
+    fs::create_dir_all(&folder).unwrap();
+    let archive = folder.join("x_lib_generic.tar.zst");
+    fs::write(archive, zstd::encode_all(&tar[..], 1).unwrap()).unwrap();
+    let config = json!({
+        "primary_shard": "s",
+        "architecture_groups": {"g": {"display_name": "", "architectures": ["gfx1100"]}},
+    });
+    fs::write(dir.path().join("groups.json"), config.to_string()).unwrap();
+    dir
+}
+
+fn build(dir: &TempDir) -> Command {
+    let mut command = gfxpack();
+    command.current_dir(dir.path());
+    command.args(["build", "--no-auto-deps", "--input-shards-dir", "shards"]);
+    command.args(["--config", "groups.json", "--output-dir", "out"]);
+    command.args(["--version", "1", "--release", "1"]);
+    command
+}
+
+fn file(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let records = [&[("path", path)], more].concat();
+    [pax(&records), member(b"x", b'0', b"content")].concat()
+}
+
+#[test]
+fn a_date_that_formats_have_no_room_for_is_refused_unless_another_is_given() {
+    let late = |mtime: &str| file("p/late", &[("mtime", mtime)]);
+    for mtime in ["4294967296", "1000000000000", "9223372036854775807"] {
+        let dir = shard("p\n", &[file("p/a", &[]), late(mtime)]);
+        for format in ["deb", "rpm"] {
+            let text = fails(build(&dir).args(["--format", format]), 1);
+            for word in ["p/late", &format!("{mtime} seconds after 1970"), "SOURCE_DATE_EPOCH"] {
+                assert!(text.contains(word), "no `{word}` in {text}");
+            }
+            assert_eq!(text.matches("error: ").count(), 1, "{text}");
+        }
+        ok(build(&dir).env("SOURCE_DATE_EPOCH", "1767614400"));
+        let script = "dpkg-deb -c out/*.deb | grep -c 2026-01-05 && \
+                      rpm -qp --qf '[%{FILEMTIMES} ]%{BUILDTIME}' out/*.rpm";
+        let listing = ok(tool("bash", "bash").current_dir(dir.path()).args(["-ec", script]));
+        assert!(listing.contains("1767614400 1767614400"), "{listing}");
+    }
+    // The last one that there is room for.
+    let dir = shard("p\n", &[late("4294967295")]);
+    ok(&mut build(&dir));
+    let script = "dpkg-deb -c out/*.deb && rpm -qp --qf '%{BUILDTIME}' out/*.rpm";
+    let listing = ok(tool("bash", "bash").current_dir(dir.path()).args(["-ec", script]));
+    assert!(listing.contains("2106-02-07") && listing.contains("4294967295"), "{listing}");
+}
