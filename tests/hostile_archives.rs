@@ -72,3 +72,11 @@ fn a_date_that_formats_have_no_room_for_is_refused_unless_another_is_given() {
     let listing = ok(tool("bash", "bash").current_dir(dir.path()).args(["-ec", script]));
     assert!(listing.contains("2106-02-07") && listing.contains("4294967295"), "{listing}");
 }
+
+/// Each directory once had those above it looked up anew: half an hour.
+#[test]
+fn a_path_that_is_thousands_of_directories_deep_takes_no_time() {
+    let path = format!("p/{}f", "d/".repeat(1900));
+    let dir = shard("p\n", &[file(&path, &[])]);
+    ok(build(&dir).args(["--format", "deb"]));
+}
