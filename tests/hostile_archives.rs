@@ -80,3 +80,14 @@ fn a_path_that_is_thousands_of_directories_deep_takes_no_time() {
     let dir = shard("p\n", &[file(&path, &[])]);
     ok(build(&dir).args(["--format", "deb"]));
 }
+
+#[test]
+fn an_artifact_of_thousands_of_prefixes_is_refused() {
+    let manifest = |n: usize| (0..n).map(|i| format!("p{i}/stage\n")).collect::<String>();
+    let dir = shard(&manifest(1001), &[file("p7/stage/a", &[])]);
+    let text = fails(&mut build(&dir), 1);
+    let fault = "artifact_manifest.txt: line 1001: one prefix more than the 1000";
+    assert!(text.contains(fault) && text.contains("hint: "), "{text}");
+    let dir = shard(&manifest(1000), &[file("p7/stage/a", &[])]);
+    ok(build(&dir).arg("--dry-run"));
+}
