@@ -10,9 +10,9 @@ mod tarball;
 use std::fs;
 use std::process::Command;
 
-use common::{fails, gfxpack, ok, tool};
-use serde_json::json;
-use tarball::{member, pax};
+use common::{fails, gfxpack, ok, run, tool};
+use serde_json::{Value, json};
+use tarball::{header, member, pax};
 use tempfile::TempDir;
 
 /// A shard with one artifact, an archive of these members behind its manifest.
@@ -90,4 +90,34 @@ fn an_artifact_of_thousands_of_prefixes_is_refused() {
     assert!(text.contains(fault) && text.contains("hint: "), "{text}");
     let dir = shard(&manifest(1000), &[file("p7/stage/a", &[])]);
     ok(build(&dir).arg("--dry-run"));
+}
+
+#[test]
+fn what_is_in_the_input_does_not_steer_the_terminal() {
+    let evil = "p/\x1b[31mred\nerror: forged\r\x7f\u{9b}";
+    let shown = r"p/\x1b[31mred\nerror: forged\r\x7f\u{9b}";
+    // In an error, and in its JSON as it is.
+    let pipe = [pax(&[("path", evil)]), header(b"x", b'6', 0, |_| {})].concat();
+    let dir = shard("p\n", &[pipe]);
+    let ran = run(build(&dir).arg("--json"));
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains(shown), "{}", ran.stderr);
+    let plain = |text: &str| !text.contains(|c: char| c.is_control() && c != '\n');
+    assert!(plain(&ran.stderr) && !ran.stderr.contains("\nerror: forged"), "{}", ran.stderr);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(json["errors"][0]["causes"][0].as_str().unwrap().contains(evil), "{json}");
+    // In warnings, notes and results: a file that no definition takes.
+    let dir = shard("p\n", &[file(evil, &[]), file("p/other", &[])]);
+    let definitions = json!({
+        "defaults": {"maintainer": "A <a@example.org>"},
+        "packages": [{"name": "xx", "contents": [{"artifact": "x", "include": ["other"]}]}],
+    });
+    fs::write(dir.path().join("packages.json"), definitions.to_string()).unwrap();
+    let more = ["--packages", "packages.json", "--verbose", "--dry-run"];
+    let ran = run(build(&dir).args(more));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    for told in ["warning: 1 files are in no package, as ", "\nin no package: "] {
+        assert!(ran.stderr.contains(&format!("{told}x_lib_generic/{shown}")), "{}", ran.stderr);
+    }
+    assert!(plain(&ran.stderr) && plain(&ran.stdout), "{}{}", ran.stderr, ran.stdout);
 }
