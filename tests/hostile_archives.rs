@@ -121,3 +121,32 @@ fn what_is_in_the_input_does_not_steer_the_terminal() {
     }
     assert!(plain(&ran.stderr) && plain(&ran.stdout), "{}{}", ran.stderr, ran.stdout);
 }
+
+/// dpkg and rpm add nine bytes to a name while they unpack it.
+#[test]
+fn a_name_that_package_managers_cannot_unpack_is_refused_when_it_is_planned() {
+    let name = |n: usize| format!("p/lib/{}", "n".repeat(n));
+    let deep = "p/".to_owned() + &"d/".repeat(2040);
+    for (path, words) in [
+        (name(247), "has 247 bytes, and package managers can unpack 246 at the most"),
+        (name(300) + "/file", "has 300 bytes"),
+        (deep + "file", "d/d` has 4087 bytes, and package managers can unpack 4086 at the"),
+    ] {
+        let dir = shard("p\n", &[file(&path, &[])]);
+        let text = fails(build(&dir).arg("--dry-run"), 1);
+        assert!(text.contains(words) && text.contains("hint: ") && text.len() < 1500, "{text}");
+        assert_eq!(text.matches("error: ").count(), 1, "{text}");
+    }
+    let dir = shard("p\n", &[file(&name(246), &[])]);
+    ok(&mut build(&dir));
+    let root = dir.path().join("root");
+    let script = r#"mkdir -p "$0"/deb/var/lib/dpkg/info "$0"/deb/var/lib/dpkg/updates "$0"/rpm
+        touch "$0"/deb/var/lib/dpkg/status "$0"/deb/var/lib/dpkg/available
+        dpkg --root="$0"/deb --force-not-root --force-depends --log=/dev/null -i out/*.deb
+        rpm --root="$0"/rpm --nodeps -i out/*.rpm"#;
+    ok(tool("bash", "bash").current_dir(dir.path()).args(["-ec", script]).arg(&root));
+    for format in ["deb", "rpm"] {
+        let there = root.join(format).join("opt/rocm").join(name(246).strip_prefix("p/").unwrap());
+        assert_eq!(fs::read(there).unwrap(), b"content");
+    }
+}

@@ -10,6 +10,7 @@
 mod archives;
 mod assign;
 mod closed;
+mod file_names;
 mod handover;
 mod kinds;
 mod lay;
@@ -102,6 +103,7 @@ pub fn stage(
         report.warnings.extend(elfdeps::relate(&mut packages, &definitions.externals, relations)?);
     }
     closed::check_made_paths(&packages)?;
+    file_names::check(&packages)?;
     closed::check(&packages, groups, definitions)?;
     if !options.only.is_empty() {
         packages = relate::only(packages, &options.only)?;
