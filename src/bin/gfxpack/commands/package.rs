@@ -100,10 +100,18 @@ impl Plan {
 
 /// `--install-prefix` without its slash.
 pub fn install_prefix(text: &str) -> Result<TreePath, Error> {
-    TreePath::new(text.strip_prefix('/').unwrap_or_default()).map_err(|e| {
-        Error::usage(format!("--install-prefix {text} cannot be one"))
-            .because(e)
-            .hint("expected the absolute path of a directory below /, as /opt/rocm")
+    let prefix = match text.strip_prefix('/') {
+        Some(below) => TreePath::new(below).map_err(|e| e.to_string()),
+        None => Err("it does not begin with `/`".to_owned()),
+    };
+    let checked = prefix.and_then(|prefix| {
+        stage::check_install_prefix(&prefix)?;
+        Ok(prefix)
+    });
+    checked.map_err(|why| {
+        Error::usage(format!("--install-prefix {text} cannot be one: {why}")).hint(
+            "expected the absolute path of a directory below /, as /opt/rocm, of letters, digits and `+-._@/:~`",
+        )
     })
 }
 
