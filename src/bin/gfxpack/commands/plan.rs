@@ -63,7 +63,8 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     }
     let Planned { plan, shards, packages, report } =
         planned(&args.build, global, &packaging_jobs(global), ui)?;
-    let nodes = graph(&packages, &set_options(packaging, &plan, false))?;
+    let input = &args.build.input_shards_dir;
+    let nodes = graph(&packages, &set_options(packaging, &plan, false), input)?;
     let removed = remove_stale(packaging, &plan_dir, &nodes, ui)?;
 
     let mut of_process = std::env::args_os();
