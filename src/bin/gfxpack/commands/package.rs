@@ -41,12 +41,13 @@ pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
 }
 
 /// Refuses an output that is in the way before anything else takes its time, and one that is not apart from the input or
-/// the cache.
+/// the cache, nor these from each other.
 pub fn check_output(args: &Packaging, input: &Path) -> Result<()> {
     if args.dry_run {
         return Ok(());
     }
     cache::apart_from(&args.output_dir, &args.caching)?;
+    cache::outside_of(input, &args.caching)?;
     check_free(&args.output_dir, args.force, &[input])
 }
 
