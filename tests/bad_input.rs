@@ -563,6 +563,11 @@ fn versions_that_no_package_can_have() {
     }
     input.refuses(input.build().args(["--install-prefix", "/"]), 2, &["--install-prefix /"]);
     input.refuses(input.build().args(["--install-prefix", "/a/../b"]), 2, &["leaves the tree"]);
+    input.refuses(input.build().args(["--install-prefix", "opt"]), 2, &["does not begin with `/`"]);
+    // Nothing quotes it in maintainer scripts, the linker's configuration and spec files.
+    for (prefix, found) in [("/opt/a b", "` `"), ("/opt/$(id)", "`$`"), ("/opt/%{x}", "`%`")] {
+        input.refuses(input.build().args(["--install-prefix", prefix]), 2, &[prefix, found]);
+    }
 }
 
 /// What is read by the stages is read by `verify`: a byte order mark, CRLF, blank lines and blanks.

@@ -517,6 +517,16 @@ fn a_directory_that_is_no_cache_is_refused() {
     split.arg(example_shards().join("gfx1151-build")).args(["--force", "--output-dir"]);
     let stderr = fails(split.arg(bench.out()).arg("--cache").arg(&cache), 2);
     assert!(stderr.contains(&what), "{stderr}");
+    // In the input it would be taken for a shard or an artifact.
+    let shard = bench.shards.join("gfx1151-build");
+    let mut split = gfxpack();
+    split.args(["split", "--batch-artifact-parent-dir"]).arg(&shard);
+    split.arg("--output-dir").arg(bench.out());
+    for (mut command, input) in [(bench.build("1"), &bench.shards), (split, &shard)] {
+        let stderr = fails(command.arg("--cache").arg(input.join("cache")), 2);
+        let what = format!("the cache and {} lie in one another", input.display());
+        assert!(stderr.contains(&what) && !input.join("cache").exists(), "{stderr}");
+    }
     let stderr = fails(bench.build("1").args(["--cache-size", "1GiB"]), 2);
     assert!(stderr.contains("--cache <DIR>"), "{stderr}");
 }

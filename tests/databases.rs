@@ -189,6 +189,8 @@ fn databases_of_the_table_are_chosen_by_name_like_the_known_ones() {
     for word in ["--split-databases", "unknown database `mykernel`", "mykernels, rocblas"] {
         assert!(said.contains(word), "no `{word}` in {said}");
     }
+    let said = fails(shard.split().args(["--split-databases", "none", "rocblas"]), 2);
+    assert!(said.contains("`none` and `rocblas` cannot both be meant"), "{said}");
     let went = |names: &[&str]| {
         ok(shard.split().arg("--force").arg("--split-databases").args(names));
         let went = shard.went();

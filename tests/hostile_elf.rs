@@ -7,10 +7,12 @@ mod common;
 
 use std::error::Error;
 use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use gfxpack::elf::{Kind, Needs, Piece, probe};
+use gfxpack::elf::{Kind, Needs, Piece, build_id, probe};
 use gfxpack::fatbin::FatBinary;
-use gfxpack::read_at::read_vec;
+use gfxpack::read_at::{ReadAt, read_vec};
 
 const PROGRAM: &str =
     "gfx1151-build/blas_run_gfx1151/math-libs/BLAS/rocBLAS/stage/bin/rocblas-tool";
@@ -118,6 +120,44 @@ fn overlapping_symbol_tables_are_not_each_rewritten() {
     file.0[60..62].copy_from_slice(&u16::try_from(count + more).unwrap().to_le_bytes());
     let error = file.convert().unwrap_err();
     assert!(error.contains("sh_size of all symbol tables"), "{error}");
+}
+
+/// Bytes that count how many of them were read.
+struct Counted(Vec<u8>, AtomicU64);
+
+impl ReadAt for Counted {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.1.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        self.0.read_exact_at(buf, offset)
+    }
+}
+
+/// Each of thousands of sections over the same notes would be read for the build id.
+#[test]
+fn overlapping_notes_are_not_each_read() {
+    const NOTES: usize = 1 << 16;
+    let file = |sections: u16| {
+        let mut file = vec![0; 64];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[40..48].copy_from_slice(&(64 + NOTES as u64).to_le_bytes());
+        file[58..62].copy_from_slice(&[64, 0, 0, 0]);
+        file[60..62].copy_from_slice(&sections.to_le_bytes());
+        // Notes without a name or description.
+        file.resize(64 + NOTES, 0);
+        let mut section = [0; 64];
+        section[4] = 7;
+        section[24..32].copy_from_slice(&64u64.to_le_bytes());
+        section[32..40].copy_from_slice(&(NOTES as u64).to_le_bytes());
+        file.extend(section.repeat(sections.into()));
+        Counted(file, AtomicU64::new(0))
+    };
+    let all = file(60_000);
+    assert_eq!(build_id(&all).unwrap(), None);
+    assert!(all.1.load(Ordering::Relaxed) < all.len() + (2 << 20));
 }
 
 /// What the file asks of the loader, or why that cannot be told.

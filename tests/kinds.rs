@@ -276,6 +276,20 @@ fn refused(packages: &str) -> String {
 }
 
 #[test]
+fn a_licence_may_be_another_name_of_a_file() {
+    let build = Build::new(&one(DEFINITION));
+    let of = "shards/gfx110X-build/blas_run_gfx110X-dgpu/math-libs/BLAS/rocBLAS/stage";
+    let dir = build.dir.path().join(of).join("share/doc/rocblas");
+    fs::hard_link(dir.join("LICENSE.md"), dir.join("COPYING")).unwrap();
+    build.write();
+    let deb = build.out().join("rocblas-generic_7.1.0-1_amd64.deb");
+    let script =
+        "dpkg-deb --fsys-tarfile \"$0\" | tar -xO ./usr/share/doc/rocblas-generic/copyright";
+    let copyright = ok(tool("bash", "bash").args(["-ec", script]).arg(deb));
+    assert!(copyright.contains("Do what you like,"), "{copyright}");
+}
+
+#[test]
 fn faults_of_the_configuration_are_told() {
     let with = |more: &str| {
         refused(&one(&format!(

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use common::{Ran, gfxpack, ok, run, tool};
+use common::{Ran, copy_tree, example_config, example_shards, fails, gfxpack, ok, run, tool};
 use serde_json::json;
 
 const NAMES: [&[u8]; 20] = [
@@ -109,4 +109,32 @@ fn a_link_to_a_place_of_the_building_machine_is_told() {
     }
     assert!(verified.stdout.contains("/home/builder/stage/lib/libx.so.1"), "{}", verified.stdout);
     assert!(!verified.stdout.contains("libc.so"), "{}", verified.stdout);
+}
+
+/// Names of archives are made of prefixes, which may be long.
+#[test]
+fn an_archive_whose_name_package_managers_cannot_unpack_says_which_option_makes_a_shorter_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let shards = dir.path().join("shards");
+    copy_tree(&example_shards(), &shards);
+    let artifact = shards.join("gfx110X-build/fft_lib_gfx110X-dgpu");
+    let long = format!("{0}/{0}/{0}/{0}", "p".repeat(58));
+    fs::create_dir_all(artifact.join(&long)).unwrap();
+    fs::rename(artifact.join("math-libs/rocFFT/stage"), artifact.join(&long).join("stage"))
+        .unwrap();
+    fs::write(artifact.join("artifact_manifest.txt"), long + "/stage\n").unwrap();
+    let build = || {
+        let mut build = gfxpack();
+        build.args(["build", "--dry-run", "--no-auto-deps", "--input-shards-dir"]).arg(&shards);
+        build.arg("--config").arg(example_config());
+        build.args(["--output-dir", "out", "--version", "1", "--release", "1"]);
+        build
+    };
+    let text = fails(&mut build(), 1);
+    for words in
+        ["_gfx1100.kpack` has 2", "can unpack 246 at the most", "--kpack-scope", "`component`"]
+    {
+        assert!(text.contains(words), "no {words} in {text}");
+    }
+    ok(build().args(["--kpack-scope", "component"]));
 }

@@ -97,6 +97,29 @@ fn an_output_directory_that_may_not_be_written_to_can_be_replaced() {
 }
 
 #[test]
+fn an_output_that_is_a_mount_point_is_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    // Mounted in a name space of its own, which is gone with the process.
+    for how in ["mount -t tmpfs none", "mount --bind ."] {
+        let script = format!(r#"{how} "$1" || exit 77; shift; exec "$@""#);
+        let build = build(&example_shards(), &disk);
+        let ran = run(common::tool("unshare", "util-linux")
+            .current_dir(example_shards())
+            .args(["--mount", "--map-root-user", "sh", "-c", &script, "sh"])
+            .arg(&disk)
+            .arg(build.get_program())
+            .args(build.get_args())
+            .arg("--force"));
+        assert_eq!(ran.status, Some(2), "{}", ran.stderr);
+        for words in ["disk: the output is a mount point", "hint: ", "name a directory in it"] {
+            assert!(ran.stderr.contains(words), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
 fn a_full_disk_is_one_error() {
     let dir = tempfile::tempdir().unwrap();
     let disk = dir.path().join("disk");

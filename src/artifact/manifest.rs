@@ -10,6 +10,9 @@ use crate::tree::{PathError, TreePath};
 /// The most bytes of a manifest: one of a build has some dozens of lines, and one over this size is not one.
 pub const MANIFEST_MAX: u64 = 1 << 20;
 
+/// The most prefixes of an artifact. What is done with each file, and with each link twice over, goes through all of them.
+pub const PREFIXES_MAX: usize = 1000;
+
 /// What is wrong with a line of a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
@@ -19,10 +22,13 @@ pub enum LineError {
     /// The prefix is that of a line before.
     #[error("the prefix `{0}` is listed twice")]
     Twice(TreePath),
+    /// It is one more than an artifact may have; the lines behind it are not read.
+    #[error("one prefix more than the {PREFIXES_MAX} that an artifact may have")]
+    TooMany,
 }
 
 /// The lines of a manifest's text that are not blank, in order: the number of each, from 1, with its prefix or what is
-/// wrong with it.
+/// wrong with it. Nothing behind [`LineError::TooMany`].
 pub fn manifest_lines(text: &[u8]) -> Vec<(usize, Result<TreePath, LineError>)> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut seen = BTreeSet::new();
@@ -31,6 +37,10 @@ pub fn manifest_lines(text: &[u8]) -> Vec<(usize, Result<TreePath, LineError>)> 
         let line = line.trim_ascii();
         if line.is_empty() {
             continue;
+        }
+        if seen.len() == PREFIXES_MAX {
+            lines.push((i + 1, Err(LineError::TooMany)));
+            break;
         }
         let prefix = match TreePath::new(line) {
             Err(e) => Err(LineError::Path(e)),
@@ -56,6 +66,9 @@ pub fn parse_manifest(text: &[u8], path: &Path) -> Result<Vec<TreePath>> {
                         "a manifest lists the artifact's prefixes, as math-libs/BLAS/rocBLAS/stage"
                     }
                     LineError::Twice(_) => "remove one of the two lines",
+                    LineError::TooMany => {
+                        "a prefix is the root of what one project installs: name these, not each directory in them"
+                    }
                 };
                 faults.push(Error::failed(format!("line {number}: {e}")).at(path).hint(hint));
             }

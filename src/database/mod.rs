@@ -131,6 +131,9 @@ pub enum DatabaseError {
     /// A database cannot be called so.
     #[error("a database cannot be called `{0}`")]
     Name(String),
+    /// No database is wanted, and one is.
+    #[error("`none` and `{0}` cannot both be meant")]
+    NoneAndAnother(String),
     /// Two databases of a table have one name.
     #[error("database `{0}` is listed twice")]
     Twice(String),
@@ -229,6 +232,10 @@ impl Databases {
     /// Keeps the databases of these names; `none` keeps none.
     pub fn select(mut self, names: &[impl AsRef<str>]) -> Result<Self, DatabaseError> {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        if let (true, Some(other)) = (names.contains(&"none"), names.iter().find(|n| **n != "none"))
+        {
+            return Err(DatabaseError::NoneAndAnother((*other).to_owned()));
+        }
         for name in &names {
             if *name != "none" && !self.names().any(|known| known == *name) {
                 let known = self.names().collect::<Vec<_>>().join(", ");

@@ -11,7 +11,8 @@ use super::{ElfError, u16_at, u32_at, u64_at};
 use crate::read_at::ReadAt;
 
 const NT_GNU_BUILD_ID: u32 = 3;
-/// Notes are small; the largest real ones have some kilobytes.
+/// Bytes of all notes that are looked at. They are small, the largest real ones have some kilobytes; section headers that
+/// lie over one another could have the same ones read thousands of times.
 const MAX_NOTES: u64 = 1 << 20;
 /// SHA-512 and longer than any linker's.
 const MAX_ID: usize = 64;
@@ -32,11 +33,13 @@ pub fn build_id(r: &dyn ReadAt) -> Result<Option<Vec<u8>>, ElfError> {
         return Ok(None);
     }
     let table = read_table(r, "the section header table", shoff, count.into(), SHDR_SIZE)?;
+    let mut left = MAX_NOTES;
     for header in table.chunks_exact(64) {
         let section = Section::parse(header);
-        if section.sh_type != SHT_NOTE || section.sh_size > MAX_NOTES {
+        if section.sh_type != SHT_NOTE || section.sh_size > left {
             continue;
         }
+        left -= section.sh_size;
         let notes = read_table(r, "a section of notes", section.sh_offset, section.sh_size, 1)?;
         if let Some(id) = in_notes(&notes) {
             return Ok(Some(id.to_vec()));

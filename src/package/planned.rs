@@ -2,12 +2,14 @@
 //!
 //! `GFXPLAN` · u8 version of the format (1) · BLAKE3 of all that follows (32 bytes) · MessagePack: the version of gfxpack
 //! (another may plan otherwise, so it is refused), the package, its tree ([`TreeRecord`]), formats with their
-//! compressions, templates that are not the built-in ones. The same plan gives the same bytes: so a build engine sees by them
+//! compressions, templates that are not the built-in ones, the directory that all of the input is in. The same plan gives the same bytes: so a build engine sees by them
 //! whether a package has to be made again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io::Read;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -69,15 +71,19 @@ pub struct PackagePlan {
     /// Formats and their compressions, as text.
     formats: Vec<(String, String)>,
     templates: BTreeMap<String, String>,
+    #[serde(with = "crate::msgpack::bytes")]
+    input: Vec<u8>,
 }
 
 impl PackagePlan {
-    /// Records a package of a set. `places` has the archives of all packages of the set.
+    /// Records a package of a set. `places` has the archives of all packages of the set, `input` is the directory that the set
+    /// was made from.
     pub fn new(
         package: &Package,
         places: &KpackPlaces,
         formats: &[(Format, Compression)],
         templates: &Templates,
+        input: &Path,
     ) -> Self {
         let tree = TreeRecord::new(&package.tree, places);
         let formats = formats.iter();
@@ -87,6 +93,7 @@ impl PackagePlan {
             tree,
             formats: formats.map(|(f, how)| (f.as_str().to_owned(), how.to_string())).collect(),
             templates: templates.replaced(),
+            input: input.as_os_str().as_bytes().to_vec(),
         }
     }
 
@@ -135,6 +142,11 @@ impl PackagePlan {
     /// The files of the input that writing it reads: those on disk, and archives.
     pub fn files(&self) -> BTreeSet<PathBuf> {
         self.tree.files()
+    }
+
+    /// The directory that all of the input is in, of which the files are a part.
+    pub fn input(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.input))
     }
 
     /// The packages with kpack archives whose sizes it needs.

@@ -74,7 +74,15 @@ impl Templates {
                     let text = fs::read_to_string(&file);
                     let text = text.map_err(|e| Error::io("cannot read the template", &file, e))?;
                     if let Err(e) = handlebars::Template::compile(&text) {
-                        faults.push(Error::usage("is no handlebars template").at(&file).because(e));
+                        // All of it is several lines, with a drawing.
+                        let why = match e.pos() {
+                            Some((line, column)) => {
+                                format!("line {line}, column {column}: {}", e.reason())
+                            }
+                            None => e.reason().to_string(),
+                        };
+                        faults
+                            .push(Error::usage("is no handlebars template").at(&file).because(why));
                     }
                     *template = (text, Some(file.into()));
                 }

@@ -46,8 +46,9 @@ pub struct Node {
     pub bytes: u64,
 }
 
-/// The graph of a set of packages, by name. All faults of the packages' texts are reported.
-pub fn graph(packages: &[Package], set: &SetOptions) -> Result<Vec<Node>> {
+/// The graph of a set of packages, by name; `input` is the directory that it was made from. All faults of the packages'
+/// texts are reported.
+pub fn graph(packages: &[Package], set: &SetOptions, input: &Path) -> Result<Vec<Node>> {
     let mut faults = Vec::new();
     let mut places = KpackPlaces::default();
     for package in packages {
@@ -59,7 +60,7 @@ pub fn graph(packages: &[Package], set: &SetOptions) -> Result<Vec<Node>> {
     Errors::check((), faults)?;
     let mut nodes = Vec::new();
     for package in packages {
-        let plan = PackagePlan::new(package, &places, &set.formats, &set.templates);
+        let plan = PackagePlan::new(package, &places, &set.formats, &set.templates, input);
         let bytes = plan.to_bytes().map_err(|e| {
             Error::failed(format!("the plan of `{}` cannot be kept", package.name)).because(e)
         })?;
@@ -226,8 +227,10 @@ pub fn make(
         1 => plan.name().to_owned(),
         n => format!("{}+{}", plan.name(), n - 1),
     };
-    let inputs: BTreeSet<PathBuf> = plans.iter().flat_map(|(_, plan)| plan.files()).collect();
-    let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+    let files: BTreeSet<PathBuf> = plans.iter().flat_map(|(_, plan)| plan.files()).collect();
+    let directories = plans.iter().map(|(_, plan)| plan.input());
+    let inputs: BTreeSet<&Path> = files.iter().map(PathBuf::as_path).chain(directories).collect();
+    let inputs: Vec<&Path> = inputs.into_iter().collect();
     apart(making.output_dir, &inputs)?;
     apart(making.sizes_dir, &inputs)?;
     let output = OutputDir::create_among(making.output_dir, &label)?;

@@ -75,7 +75,7 @@ impl External {
         if !status.success() {
             let said = said.unwrap_or_default();
             let said = String::from_utf8_lossy(&said);
-            let said = said.trim();
+            let said = said.trim().lines().collect::<Vec<_>>().join("; ");
             let saying = if said.is_empty() { String::new() } else { format!(", saying: {said}") };
             let message =
                 format!("the signing command `{}` failed ({status}){saying}", self.command);

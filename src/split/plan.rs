@@ -122,13 +122,9 @@ impl Plan<'_> {
             }
             _ => entry,
         };
-        let mut above: Vec<_> = path.ancestors().collect();
-        above.reverse();
-        for dir in above {
-            if output.tree.get(&dir).is_none() {
-                let as_read = artifact.tree.get(&dir).cloned().unwrap_or_else(Entry::dir);
-                output.tree.insert(dir, as_read).map_err(|e| occupied(artifact, &e))?;
-            }
+        for dir in output.tree.missing_above(path) {
+            let as_read = artifact.tree.get(&dir).cloned().unwrap_or_else(Entry::dir);
+            output.tree.insert(dir, as_read).map_err(|e| occupied(artifact, &e))?;
         }
         output.tree.insert(path.clone(), entry).map_err(|e| occupied(artifact, &e))
     }

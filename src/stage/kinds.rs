@@ -184,6 +184,11 @@ impl<'a> Parts<'a> {
             let Some(file) = &definition.license_file else { continue };
             let at = TreePath::new(file).ok().map(|file| root.join(&file));
             if let Some(entry) = at.and_then(|at| generic.get(&at)) {
+                // Another name of a file that the definition takes as well.
+                let entry = match &entry.kind {
+                    EntryKind::HardLink(first) => generic.get(first).unwrap_or(entry),
+                    _ => entry,
+                };
                 match license(entry) {
                     Ok(text) => drop(parts.licenses.insert(name, text)),
                     Err(what) => faults.push(Error::failed(format!(

@@ -63,14 +63,11 @@ pub(super) fn lay(
         Error::failed(format!("{}: {e}", artifact.name))
             .hint("two prefixes of one package bring the same path: leave one out with `exclude`")
     };
-    let mut above: Vec<_> = below.ancestors().collect();
-    above.reverse();
-    for dir in above {
-        let to = root.join(&dir);
-        if tree.get(&to).is_none() {
-            let mtime = artifact.tree.get(&prefix.join(&dir)).and_then(|dir| dir.mtime);
-            tree.insert(to, Entry { mtime, ..Entry::dir() }).map_err(fault)?;
-        }
+    let to = root.join(below);
+    for dir in tree.missing_above(&to) {
+        let from = dir.strip_prefix(root).map(|below| prefix.join(&below));
+        let mtime = from.and_then(|from| artifact.tree.get(&from)?.mtime);
+        tree.insert(dir, Entry { mtime, ..Entry::dir() }).map_err(fault)?;
     }
     let mut entry = entry.clone();
     if entry.is_dir() {
@@ -89,5 +86,5 @@ pub(super) fn lay(
             None => EntryKind::File(source.clone()),
         };
     }
-    tree.insert(root.join(below), entry).map_err(fault)
+    tree.insert(to, entry).map_err(fault)
 }

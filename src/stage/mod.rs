@@ -10,6 +10,7 @@
 mod archives;
 mod assign;
 mod closed;
+mod file_names;
 mod handover;
 mod kinds;
 mod lay;
@@ -47,6 +48,16 @@ pub struct Options {
     pub relations: Option<elfdeps::Options>,
 }
 
+/// Checks that a directory can be the install prefix: what maintainer scripts, the linker's configuration and spec files say
+/// of it is not quoted. Returns what is wrong with it.
+pub fn check_install_prefix(prefix: &TreePath) -> Result<(), String> {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"+-._@/:~".contains(b);
+    match prefix.as_bytes().iter().find(|b| !plain(b)) {
+        None => Ok(()),
+        Some(b) => Err(format!("it has `{}`", b.escape_ascii())),
+    }
+}
+
 /// What staging found.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
@@ -79,6 +90,9 @@ pub fn stage(
     let mut report = Report::default();
     let written = version(&options.version, &mut report);
     let options = &Options { version: written, ..options.clone() };
+    check_install_prefix(&options.install_prefix).map_err(|why| {
+        Error::usage(format!("`/{}` cannot be the install prefix: {why}", options.install_prefix))
+    })?;
     texts::check(definitions, &options.version, &options.release)?;
     let of_no_group: Vec<&ArtifactTree> = artifacts
         .iter()
@@ -102,6 +116,7 @@ pub fn stage(
         report.warnings.extend(elfdeps::relate(&mut packages, &definitions.externals, relations)?);
     }
     closed::check_made_paths(&packages)?;
+    file_names::check(&packages)?;
     closed::check(&packages, groups, definitions)?;
     if !options.only.is_empty() {
         packages = relate::only(packages, &options.only)?;

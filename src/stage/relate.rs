@@ -9,9 +9,9 @@ use crate::artifact::shared_family;
 use crate::config::{Definition, FileKind, Group, PackagesConfig, PackagingConfig, Relations};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
-use crate::package::spec::{Kind, Op, Package, Relation, RelationKind};
+use crate::package::spec::{Kind, LATEST, Op, Package, Relation, RelationKind};
 use crate::target::TargetId;
-use crate::tree::Tree;
+use crate::tree::{Entry, Source, Tree, TreePath};
 
 /// The longest summary that lintian and rpmlint take, in characters; it names the group where there is no
 /// room for what people call it.
@@ -45,15 +45,12 @@ pub(super) fn packages(
             std::iter::once(&s.generic).chain(s.groups.values()).chain(shared)
         })
     };
-    let newest = trees().filter_map(Tree::newest_mtime).max().unwrap_or(0);
-    let relating = Relating {
-        groups,
-        config,
-        options,
-        with_groups: &with_groups,
-        parts: &parts,
-        date: options.source_date.unwrap_or(newest),
+    let date = match options.source_date {
+        Some(date) => date,
+        None => newest(trees().flat_map(Tree::iter))?,
     };
+    let relating =
+        Relating { groups, config, options, with_groups: &with_groups, parts: &parts, date };
     let mut made = Vec::new();
     let mut faults = Vec::new();
     let definitions = staged.iter().filter(|staged| staged.kind.is_none());
@@ -86,6 +83,30 @@ pub(super) fn packages(
     made.sort_by(|a, b| a.name.cmp(&b.name));
     faults.extend(parts.unused_alternatives());
     Errors::check(made, faults)
+}
+
+/// What the packages are dated by where nobody says: the time of the newest file. The formats have no room
+/// for all times that a file can have, and one that is wrong by centuries would date everything.
+fn newest<'t>(entries: impl Iterator<Item = (&'t TreePath, &'t Entry)>) -> Result<i64, Error> {
+    let files = entries.filter_map(|(path, entry)| Some((entry.mtime?, path, entry.source()?)));
+    let Some((newest, path, source)) = files.max_by_key(|(mtime, path, _)| (*mtime, *path)) else {
+        return Ok(0);
+    };
+    if newest <= LATEST {
+        return Ok(newest);
+    }
+    let fault = Error::failed(format!(
+        "`/{path}` was last changed {newest} seconds after 1970, and packages can be dated {LATEST} at the latest \
+         (in 2106)"
+    ))
+    .hint(
+        "the newest file dates the packages: touch this one, or set SOURCE_DATE_EPOCH to the seconds since 1970 that \
+         no file may be newer than",
+    );
+    Err(match source {
+        Source::File(input) | Source::Pieces { input, .. } => fault.at(input.path()),
+        _ => fault,
+    })
 }
 
 /// Keeps the packages of these names or definitions.

@@ -149,6 +149,15 @@ impl Tree {
         })
     }
 
+    /// The directories above a path that are not there, the outermost first. Where one is, those above it are: a path may
+    /// have thousands.
+    pub fn missing_above(&self, path: &TreePath) -> Vec<TreePath> {
+        let mut missing: Vec<_> =
+            path.ancestors().take_while(|dir| self.get(dir).is_none()).collect();
+        missing.reverse();
+        missing
+    }
+
     /// The entries strictly below a directory, in order.
     pub fn below<'a>(
         &'a self,

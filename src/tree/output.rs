@@ -14,12 +14,17 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, RenameFlags, StatxAttributes, StatxFlags, flock, renameat_with,
+    statx,
+};
 
 use crate::error::{Error, Errors, Result};
 
 /// How the names of part directories end.
 const PART: &str = ".gfxpack-part";
+/// What to do where the output is on another file system than the directory it is in.
+const MOUNTED: &str = "an output is made beside its place and renamed, which a mount point cannot be: name a directory in it";
 /// Bytes that a file's name may have.
 const NAME_MAX: usize = 255;
 
@@ -239,8 +244,12 @@ impl OutputDir {
     /// Moves a finished directory to its place in one step. What was there is then where the directory was: it is returned,
     /// under our lock where it could be locked.
     fn place(&self, from: &Path, to: &Path) -> Result<Option<File>> {
-        let failed =
-            |e: io::Error| Error::output("cannot move the finished output to its place", to, e);
+        let failed = |e: io::Error| {
+            let mounted =
+                matches!(e.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices);
+            let error = Error::output("cannot move the finished output to its place", to, e);
+            if mounted { error.hint(MOUNTED) } else { error }
+        };
         match fs::rename(from, to) {
             Ok(()) => Ok(None),
             Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(failed(e).into()),
@@ -292,8 +301,19 @@ fn named(output: &Path) -> Result<PathBuf> {
             if real.is_dir() { Ok(real) } else { Err(not_a_directory(&output).into()) }
         }
         Ok(meta) if !meta.is_dir() => Err(not_a_directory(&output).into()),
+        Ok(_) if is_mount_point(&output) => {
+            Err(Error::usage("the output is a mount point").at(&output).hint(MOUNTED).into())
+        }
         _ => Ok(output),
     }
+}
+
+/// Whether something is mounted there, where the system says so.
+fn is_mount_point(path: &Path) -> bool {
+    let stat = statx(CWD, path, AtFlags::empty(), StatxFlags::TYPE);
+    stat.is_ok_and(|stat| {
+        (stat.stx_attributes & stat.stx_attributes_mask).contains(StatxAttributes::MOUNT_ROOT)
+    })
 }
 
 fn not_a_directory(output: &Path) -> Error {

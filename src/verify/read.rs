@@ -119,6 +119,7 @@ fn prefixes(text: &[u8], label: &str, tree: &Tree, findings: &mut Vec<Finding>) 
                 let expected = match e {
                     LineError::Path(_) => "a prefix of the artifact",
                     LineError::Twice(_) => "each prefix once",
+                    LineError::TooMany => "no more prefixes than that",
                 };
                 found(format!("line {number}: {e}"), expected);
             }

@@ -1,4 +1,7 @@
 //! What the user sees: progress and messages on standard error, results on standard output.
+//!
+//! Messages and results are escaped here ([`printable`]), since names and texts of the input are in them; JSON has them as
+//! they are.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,6 +20,7 @@ use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::{Color, Global};
+use crate::table::printable;
 
 /// On no terminal a line of progress comes this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -113,14 +117,13 @@ impl Ui {
     /// Prints an error with its causes and hint.
     pub fn error(&self, error: &Error) {
         crate::signals::wait_if_ending();
-        tell(format_args!("{} {error}", self.paint("31;1", "error:")));
-        let mut cause = StdError::source(error);
-        while let Some(source) = cause {
-            tell(format_args!("  {} {source}", self.paint("1", "caused by:")));
-            cause = source.source();
+        let message = printable(&error.to_string());
+        tell(format_args!("{} {message}", self.paint("31;1", "error:")));
+        for cause in causes(error) {
+            tell(format_args!("  {} {}", self.paint("1", "caused by:"), printable(&cause)));
         }
         if let Some(hint) = error.hint_text() {
-            tell(format_args!("  {} {hint}", self.paint("36;1", "hint:")));
+            tell(format_args!("  {} {}", self.paint("36;1", "hint:"), printable(hint)));
         }
     }
 
@@ -134,27 +137,27 @@ impl Ui {
                 more => format!(" and {more} more"),
             };
             let all = places.len() + 1;
-            let names = places[..shown].join(", ");
+            let names = printable(&places[..shown].join(", "));
             tell(format_args!("  {} {names}{more}; {all} places in all", self.paint("1", "also:")));
         }
     }
 
     pub fn warning(&self, message: &str) {
         if !self.quiet {
-            self.line(&format!("{} {message}", self.paint("33;1", "warning:")));
+            self.line(&format!("{} {}", self.paint("33;1", "warning:"), printable(message)));
         }
     }
 
     /// What is worth knowing and no reason to worry.
     pub fn remark(&self, message: &str) {
         if !self.quiet {
-            self.line(message);
+            self.line(&printable(message));
         }
     }
 
     pub fn note(&self, message: &str) {
         if self.verbose {
-            self.line(message);
+            self.line(&printable(message));
         }
     }
 
@@ -176,7 +179,10 @@ impl Ui {
         if self.json {
             self.print_json(json);
         } else if !self.quiet {
-            Self::print(&text());
+            // A last look: what makes the text knows of names, and this of none that was forgotten.
+            let text = text();
+            let lines = text.split('\n').map(printable).collect::<Vec<_>>();
+            Self::print(&lines.join("\n"));
         }
     }
 
@@ -334,9 +340,9 @@ impl Monitor for Ui {
     fn at(&self, what: &str) {
         let mut phase = self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(phase) = phase.as_mut() else { return };
-        what.clone_into(&mut phase.at);
+        phase.at = printable(what);
         if let Some(bar) = &phase.bar {
-            bar.set_message(what.to_owned());
+            bar.set_message(phase.at.clone());
         }
     }
 

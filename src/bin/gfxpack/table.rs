@@ -98,15 +98,19 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// What is in a file must not steer the terminal.
+/// What is in a file must not steer the terminal, nor look like a line of ours: `\x1b`, `\n`.
 pub fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_default());
-            let kept = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(kept)
-        })
-        .collect()
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match u8::try_from(c) {
+            Ok(b) if b.is_ascii_control() => {
+                shown.extend(std::ascii::escape_default(b).map(char::from));
+            }
+            _ if c.is_control() => shown.extend(c.escape_default()),
+            _ => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// Beginning and end of what is too long: both tell names apart.
@@ -135,7 +139,7 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "  ISA              bytes  name");
         assert_eq!(lines[1].chars().count(), WIDTH);
-        assert_eq!(lines[2], "  gfx942         1234567  a\\u{1b}[1m");
+        assert_eq!(lines[2], "  gfx942         1234567  a\\x1b[1m");
         assert!(table.render(2, true).contains(&"x".repeat(200)));
     }
 

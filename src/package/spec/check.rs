@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{DEB_RELATIONS, Package, RPM_RELATIONS, Relation, RelationKind};
+use super::{DEB_RELATIONS, LATEST, Package, RPM_RELATIONS, Relation, RelationKind};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
 use crate::package::grammar::{self, SyntaxError};
@@ -25,6 +25,9 @@ impl Package {
             "separate with `~` what sorts before a release (`7.2.0~rc1`), with `.` what follows";
         fault(check_version("version", &self.version, format), hint);
         fault(check_version("release", &self.release, format), hint);
+        if self.date > LATEST {
+            fault(Err(SpecError::Date { found: self.date }), "");
+        }
         let required = [
             ("summary", &self.summary),
             ("maintainer", &self.maintainer),
@@ -119,6 +122,12 @@ pub enum SpecError {
         field: &'static str,
         /// The text.
         found: String,
+    },
+    /// A date that the formats have no room for.
+    #[error("is dated {found} seconds after 1970, and {LATEST} (in 2106) is the latest")]
+    Date {
+        /// The date.
+        found: i64,
     },
     /// A relation that is not written as the format has them.
     #[error("relation of a {format} package: {why}")]

@@ -92,6 +92,9 @@ impl Arch {
     }
 }
 
+/// The last date that a package can have, in seconds since 1970 (in 2106): an `.rpm` has 32 bits for it.
+pub const LATEST: i64 = u32::MAX as i64;
+
 /// A package, ready to be written in either format.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Package {
@@ -136,7 +139,7 @@ pub struct Package {
     pub tree: Tree,
     /// `SOURCE_DATE_EPOCH`, or the newest modification time in the set of packages
     /// ([`Tree::newest_mtime`]).
-    /// The date of the changelog entry and of files that have none; no file is dated later.
+    /// The date of the changelog entry and of files that have none; no file is dated later. [`LATEST`] at the most.
     pub date: i64,
     /// What changed in this version, one item a line.
     pub changes: Vec<String>,

@@ -18,6 +18,18 @@ pub fn with(jobs: Jobs, args: &Caching, dry_run: bool) -> Result<Jobs> {
     Ok(jobs.with_cache(cache))
 }
 
+/// Refuses a cache in the input, which holds what a build made and nothing else, and one that holds it.
+pub fn outside_of(input: &Path, args: &Caching) -> Result<()> {
+    let Some(cache) = args.cache.as_deref().filter(|cache| overlap(input, cache)) else {
+        return Ok(());
+    };
+    let what = format!("the cache and {} lie in one another", input.display());
+    Err(Error::usage(what)
+        .at(cache)
+        .hint("what is read is never written to: name a cache outside of it")
+        .into())
+}
+
 /// Refuses an output that is the cache, holds it, or lies in it: the one is replaced, the other kept.
 pub fn apart_from(output: &Path, args: &Caching) -> Result<()> {
     let Some(cache) = args.cache.as_deref().filter(|cache| overlap(output, cache)) else {

@@ -22,6 +22,7 @@ use std::time::SystemTime;
 
 use gfxpack::error::{Error, Result};
 use gfxpack::jobs::Jobs;
+use gfxpack::package::spec::LATEST;
 
 use crate::args::{Args, Command, Global};
 use crate::output::Ui;
@@ -87,7 +88,7 @@ fn source_date() -> Result<Option<i64>> {
     let date = value
         .to_str()
         .and_then(|text| text.parse().ok())
-        .filter(|date| (0..=i64::from(u32::MAX)).contains(date));
+        .filter(|date| (0..=LATEST).contains(date));
     date.map(Some).ok_or_else(|| {
         Error::usage(format!("SOURCE_DATE_EPOCH is `{}`", value.to_string_lossy()))
             .hint(

@@ -42,12 +42,13 @@ pub fn run(args: &Package, global: &Global, ui: &Ui) -> Result<ExitCode> {
 }
 
 /// Refuses an output that is in the way before anything else takes its time, and one that is not apart from the input or
-/// the cache.
+/// the cache, nor these from each other.
 pub fn check_output(args: &Packaging, input: &Path) -> Result<()> {
     if args.dry_run {
         return Ok(());
     }
     cache::apart_from(&args.output_dir, &args.caching)?;
+    cache::outside_of(input, &args.caching)?;
     check_free(&args.output_dir, args.force, &[input])
 }
 
@@ -104,10 +105,18 @@ impl Plan {
 
 /// `--install-prefix` without its slash.
 pub fn install_prefix(text: &str) -> Result<TreePath, Error> {
-    TreePath::new(text.strip_prefix('/').unwrap_or_default()).map_err(|e| {
-        Error::usage(format!("--install-prefix {text} cannot be one"))
-            .because(e)
-            .hint("expected the absolute path of a directory below /, as /opt/rocm")
+    let prefix = match text.strip_prefix('/') {
+        Some(below) => TreePath::new(below).map_err(|e| e.to_string()),
+        None => Err("it does not begin with `/`".to_owned()),
+    };
+    let checked = prefix.and_then(|prefix| {
+        stage::check_install_prefix(&prefix)?;
+        Ok(prefix)
+    });
+    checked.map_err(|why| {
+        Error::usage(format!("--install-prefix {text} cannot be one: {why}")).hint(
+            "expected the absolute path of a directory below /, as /opt/rocm, of letters, digits and `+-._@/:~`",
+        )
     })
 }
 

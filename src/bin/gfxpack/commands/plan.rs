@@ -64,7 +64,8 @@ pub fn run(args: &Plan, global: &Global, ui: &Ui) -> Result<ExitCode> {
     let Planned { plan, shards, packages, report } =
         planned(&args.build, global, &packaging_jobs(global), ui)?;
     check_relations(&packages, packaging)?;
-    let nodes = graph(&packages, &set_options(packaging, &plan, false))?;
+    let input = &args.build.input_shards_dir;
+    let nodes = graph(&packages, &set_options(packaging, &plan, false), input)?;
     let stale = find_stale(packaging, &plan_dir, &nodes)?;
 
     let mut of_process = std::env::args_os();

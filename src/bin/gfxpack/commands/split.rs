@@ -29,6 +29,9 @@ pub fn run(args: &Split, global: &Global, ui: &Ui) -> Result<ExitCode> {
     if args.artifact_dir.is_none() {
         cache::apart_from(&args.output_dir, &args.caching)?;
     }
+    if let Some(input) = args.artifact_dir.as_ref().or(args.batch_artifact_parent_dir.as_ref()) {
+        cache::outside_of(input, &args.caching)?;
+    }
     let jobs = cache::with(splitting_jobs(global), &args.caching, false)?;
     match (&args.artifact_dir, &args.batch_artifact_parent_dir) {
         (Some(dir), _) => one(dir, args, &options, &jobs, ui),
