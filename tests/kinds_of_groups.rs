@@ -276,3 +276,28 @@ fn a_library_in_a_development_package_is_asked_for_by_each_formats_name() {
     assert!(requires.contains(&"foo-devel = 1.0-1".to_owned()), "{requires:?}");
     assert_eq!(given.depends("foo-tests"), "foo (= 1.0-1)");
 }
+
+/// A shard with a host library that is of one group by its name.
+fn library_of_a_group(needed: &str) -> Shard {
+    let shard = Shard::new(&json!({ "name": "miopen", "contents": [{ "artifact": "miopen" }] }));
+    shard.text("miopen_lib_gfx11", "share/data", "data");
+    shard.stub(needed);
+    let needed = format!("-l:{needed}");
+    let file = "lib/libMIOpenCKGroupedConv_gfx1100.so";
+    shard.compile("miopen_lib_gfx11", file, &["-shared", "-fPIC", &needed]);
+    shard
+}
+
+#[test]
+fn a_library_in_a_groups_package_has_its_needs_looked_at() {
+    let shard = library_of_a_group("libz.so.1");
+    ok(&mut shard.build());
+    let depends = shard.depends("miopen-gfx110x");
+    assert!(depends.contains("miopen-generic (= 1.0-1), zlib1g"), "{depends}");
+    let requires = shard.requires("miopen-gfx110X");
+    assert!(requires.contains(&"libz.so.1()(64bit)".to_owned()), "{requires:?}");
+
+    let error = fails(&mut library_of_a_group("libnowhere.so.1").build(), 2);
+    let words = "package `miopen-gfx110X`: opt/rocm/lib/libMIOpenCKGroupedConv_gfx1100.so needs libnowhere.so.1";
+    assert!(error.contains(words), "{error}");
+}

@@ -13,11 +13,11 @@ use crate::artifact::ArtifactTree;
 use crate::config::{Contents, Definition, FileKind, PackageOf};
 use crate::elf::{self, ElfError};
 use crate::error::{Error, Errors, Result};
-use crate::package::is_library_name;
 use crate::package::lint::Override;
 use crate::package::render::hex;
 use crate::package::scripts::{Alternative, Follower};
 use crate::package::spec::{Arch, Kind, Name, Package, Relation, RelationKind};
+use crate::package::{DEBUG_ROOT, is_library_name};
 use crate::read_at::ReadAt;
 use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 
@@ -25,8 +25,6 @@ use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 pub(super) const PARTS: [Option<FileKind>; 5] =
     [None, Some(FileKind::Dev), Some(FileKind::Doc), Some(FileKind::Tests), Some(FileKind::Debug)];
 
-/// Where debuggers look for symbols.
-const DEBUG_ROOT: &str = "usr/lib/debug";
 /// The longest licence text.
 const LICENSE_MAX: u64 = 1 << 20;
 

@@ -15,9 +15,9 @@ use super::table::{DebDepends, Distro};
 use crate::config::Externals;
 use crate::elf::Needs;
 use crate::error::{Error, Errors, Result};
-use crate::package::files::in_linker_path;
+use crate::package::files::{DEBUG_ROOT, in_linker_path};
 use crate::package::grammar::{self, rpm::Expression};
-use crate::package::spec::{Kind, Name, Package, Relation, RelationKind};
+use crate::package::spec::{Name, Package, Relation, RelationKind};
 use crate::tree::{Entry, EntryKind, TreePath};
 
 /// How relations are found.
@@ -105,15 +105,12 @@ impl<'p> Set<'p> {
         let mut files = BTreeMap::new();
         let mut by_soname: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
         let mut faults = Vec::new();
+        let debug_root = TreePath::new(DEBUG_ROOT).expect("a clean path");
         for (number, package) in packages.iter().enumerate() {
-            // The packages of groups, and what groups share, hold device code alone; symbols are not loaded.
-            if matches!(
-                package.kind,
-                Kind::Group { .. } | Kind::Shared { .. } | Kind::Meta | Kind::Debug
-            ) {
-                continue;
-            }
-            for (path, entry) in package.tree.iter() {
+            // Symbols are not loaded.
+            let loaded =
+                package.tree.iter().filter(|(path, _)| path.strip_prefix(&debug_root).is_none());
+            for (path, entry) in loaded {
                 entries.entry(path).or_insert((number, entry));
                 let Some(source) = entry.source() else { continue };
                 let needs = match source.needs() {
