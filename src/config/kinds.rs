@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Kinds of files that can have a package of their own beside the definition's.
+/// Kinds of files that can have a package of their own beside the definition's. What is of a group, as tests' device code, is in a
+/// package of that group and kind: `NAME-tests-GROUP`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
@@ -16,8 +17,7 @@ pub enum FileKind {
     Dev,
     /// Documentation: component `doc`; `NAME-doc`.
     Doc,
-    /// Tests and what they need: component `test`; `NAME-tests`, and `NAME-tests-GROUP` where tests have
-    /// device code.
+    /// Tests and what they need: component `test`; `NAME-tests`.
     Tests,
     /// Debug symbols: component `dbg`; `NAME-dbgsym`, in an rpm `NAME-debuginfo`. A file with a build id
     /// is installed where debuggers look: `/usr/lib/debug/.build-id/xx/yyyy.debug`.

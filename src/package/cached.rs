@@ -67,8 +67,9 @@ pub(super) fn take<'p>(
     }
     let missing = packages.iter().zip(&taken).filter(|(_, taken)| taken.is_none());
     let missing: Vec<Package> = missing.map(|(package, _)| package.clone()).collect();
-    let before =
-        missing.iter().filter_map(|package| Some((package.name.clone(), looks(cache, package)?)));
+    let before = missing
+        .iter()
+        .filter_map(|package| Some((package.name.to_string(), looks(cache, package)?)));
     let before = before.collect();
     let files = taken.into_iter().flatten().flatten().collect();
     Ok(Found { files, missing: Cow::Owned(missing), before })
@@ -113,7 +114,7 @@ fn take_one(
         };
         archives = beside.archives;
         files.push(PackageFile {
-            package: package.name.clone(),
+            package: package.name.to_string(),
             file: name,
             size: found.size,
             installed_size: beside.installed_size,
@@ -138,7 +139,8 @@ pub(super) fn keep(
     jobs: &Jobs,
 ) {
     let Some(cache) = jobs.cache() else { return };
-    let looks = looks(cache, package).filter(|now| found.before.get(&package.name) == Some(now));
+    let looks =
+        looks(cache, package).filter(|now| found.before.get(package.name.as_str()) == Some(now));
     let keys = looks.and_then(|_| keys(cache, package, options));
     let archives: Option<Vec<_>> = package
         .tree

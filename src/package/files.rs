@@ -219,6 +219,9 @@ pub fn is_searched(dir: &str) -> bool {
     DIRECTORIES.contains(&dir)
 }
 
+/// Where debuggers look for symbols.
+pub const DEBUG_ROOT: &str = "usr/lib/debug";
+
 /// Whether it is called as libraries are: `librocblas.so.5`.
 pub fn is_library_name(path: &TreePath) -> bool {
     let name = path.file_name();

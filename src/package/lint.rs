@@ -112,8 +112,8 @@ fn overrides(package: &Package) -> Result<Vec<Override>> {
     let mut say = |tag: &'static str, context: String| {
         contexts.entry(tag).or_default().insert(context);
     };
-    if package.deb_name() != package.name {
-        say("bad-provided-package-name", package.name.clone());
+    if package.deb_name() != package.name.as_str() {
+        say("bad-provided-package-name", package.name.to_string());
     }
     if !package.gpu_targets.is_empty() {
         say("unknown-field", "X-ROCm-GPU-Architecture".to_owned());

@@ -35,7 +35,7 @@ mod spool;
 mod together;
 pub mod version;
 
-pub use files::{is_library_name, is_searched};
+pub use files::{DEBUG_ROOT, is_library_name, is_searched};
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -131,7 +131,7 @@ impl PackagePlan {
 
     /// The package's name as people write it.
     pub fn name(&self) -> &str {
-        &self.package.name
+        self.package.name.as_str()
     }
 
     /// The package without its content.

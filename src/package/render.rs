@@ -233,7 +233,7 @@ impl Values {
         let changes: Vec<String> = changes.filter(|line| !line.is_empty()).collect();
         Self {
             package: if deb { package.deb_name() } else { package.rpm_name().to_owned() },
-            name: if deb { package.name.clone() } else { package.rpm_name().to_owned() },
+            name: if deb { package.name.to_string() } else { package.rpm_name().to_owned() },
             kind: package.kind.as_str(),
             group: match &package.kind {
                 super::spec::Kind::Group { group: target }
@@ -335,7 +335,7 @@ fn deb_relations(package: &Package) -> Vec<Field> {
     let mut fields = Vec::new();
     for field in DEB_RELATIONS {
         let mut values = Vec::new();
-        if field == "Provides" && package.deb_name() != package.name {
+        if field == "Provides" && package.deb_name() != package.name.as_str() {
             add(&mut values, format!("{} (= {})", package.name, package.full_version()));
         }
         for (_, relations) in

@@ -125,9 +125,9 @@ pub fn write_set(
             }
             Node::Write(number) => {
                 let package = &packages[*number];
-                monitor.at(&package.name);
+                monitor.at(package.name.as_str());
                 let mut spooled = locked(*number).take().unwrap_or_default();
-                let name = &package.name;
+                let name = package.name.as_str();
                 wants.by_itself(*number, name, &mut spooled, &spool, jobs, monitor)?;
                 release();
                 monitor.foresee(Wants::unforeseen(package).saturating_mul(formats as i64));
@@ -219,7 +219,7 @@ fn one(
             _ => None,
         };
         written.push(PackageFile {
-            package: package.name.clone(),
+            package: package.name.to_string(),
             file: name,
             size: report.size,
             installed_size: report.installed_size,

@@ -93,7 +93,7 @@ impl<'p> Wants<'p> {
             let mut made = Vec::new();
             let mut stretches = Vec::new();
             for (at, from) in &parts {
-                let name = &packages[batch[*at]].name;
+                let name = packages[batch[*at]].name.as_str();
                 for plan in &from.kpacks {
                     made.push(spooled[*at].make(plan, name, spool)?);
                 }

@@ -55,7 +55,7 @@ pub fn graph(packages: &[Package], set: &SetOptions, input: &Path) -> Result<Vec
         for (format, _) in &set.formats {
             faults.extend(package.check(*format).err().into_iter().flat_map(Errors::into_vec));
         }
-        places.add(&package.name, &package.tree);
+        places.add(package.name.as_str(), &package.tree);
     }
     Errors::check((), faults)?;
     let mut nodes = Vec::new();
@@ -66,7 +66,7 @@ pub fn graph(packages: &[Package], set: &SetOptions, input: &Path) -> Result<Vec
         })?;
         let sources = package.tree.iter().filter_map(|(_, entry)| entry.source());
         nodes.push(Node {
-            name: package.name.clone(),
+            name: package.name.to_string(),
             plan: bytes,
             inputs: plan.files(),
             needs: plan.needs().into_iter().map(str::to_owned).collect(),
@@ -274,7 +274,7 @@ pub fn make(
         let sizes = SizesFile { archives };
         let text = serde_json::to_string_pretty(&sizes).expect("keys are text") + "\n";
         // A file that is as it was keeps its time: then nobody who needs it has to be made again.
-        let path = making.sizes_dir.join(sizes_name(&package.name));
+        let path = making.sizes_dir.join(sizes_name(package.name.as_str()));
         if fs::read(&path).ok().is_none_or(|there| there != text.as_bytes()) {
             write_whole(&path, text.as_bytes())?;
         }

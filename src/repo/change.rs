@@ -234,7 +234,7 @@ fn follow(packages: &[Stored], goes: &mut [bool]) -> Result<()> {
         met_by.entry((format, &*record.name)).or_default().push((number, Some(&*record.version)));
         for one in &relations.provides {
             let version = one.constraint.as_ref().map(|(_, version)| version.as_str());
-            met_by.entry((format, &*one.name)).or_default().push((number, version));
+            met_by.entry((format, one.name.as_str())).or_default().push((number, version));
         }
     }
     let is_exact = |one: &Relation| matches!(one.constraint, Some((Op::Equal, _)));
@@ -245,7 +245,7 @@ fn follow(packages: &[Stored], goes: &mut [bool]) -> Result<()> {
         let format = stored.record.format();
         for need in relations.needs.iter().filter(|need| need.iter().all(is_exact)) {
             let by = need.iter().flat_map(|one| {
-                let by = met_by.get(&(format, &*one.name)).into_iter().flatten();
+                let by = met_by.get(&(format, one.name.as_str())).into_iter().flatten();
                 by.filter(|(_, version)| meets(format, *version, one.constraint.as_ref()))
             });
             let by: BTreeSet<usize> = by.map(|(number, _)| *number).collect();

@@ -114,17 +114,20 @@ impl<'a> Newest<'a> {
             };
             give(name, Some(&record.version));
             for other in &relations.provides {
-                give(&other.name, other.constraint.as_ref().map(|(_, version)| version.as_str()));
+                give(
+                    other.name.as_str(),
+                    other.constraint.as_ref().map(|(_, version)| version.as_str()),
+                );
             }
             for old in &relations.replaces {
-                replaced.entry(&old.name).or_default().push((name, old));
+                replaced.entry(old.name.as_str()).or_default().push((name, old));
             }
         }
         Ok(Self { format, packages, names, provided, replaced })
     }
 
     fn satisfies(&self, relation: &Relation) -> bool {
-        let mut versions = self.provided.get(&*relation.name).into_iter().flatten();
+        let mut versions = self.provided.get(relation.name.as_str()).into_iter().flatten();
         versions.any(|have| meets(self.format, *have, relation.constraint.as_ref()))
     }
 
@@ -144,11 +147,11 @@ impl<'a> Newest<'a> {
         need: &[Relation],
     ) -> Option<(Format, String, String)> {
         let is_newer = |one: &&Relation| {
-            let now = self.packages.get(&*one.name);
+            let now = self.packages.get(one.name.as_str());
             now.is_some_and(|(now, _)| compare(self.format, &now.version, version).is_gt())
         };
         let heir = need.iter().find(is_newer)?;
-        Some((self.format, name.to_owned(), heir.name.clone()))
+        Some((self.format, name.to_owned(), heir.name.to_string()))
     }
 
     /// The exact relations to packages of this repository, each with its alternatives.
@@ -156,7 +159,7 @@ impl<'a> Newest<'a> {
         let is_ours = |alternatives: &&Vec<Relation>| {
             let exact = |one: &Relation| matches!(one.constraint, Some((Op::Equal, _)));
             alternatives.iter().all(exact)
-                && alternatives.iter().any(|one| self.names.contains(&*one.name))
+                && alternatives.iter().any(|one| self.names.contains(one.name.as_str()))
         };
         relations.needs.iter().filter(is_ours)
     }
@@ -242,7 +245,8 @@ pub(super) fn check(before: &State, after: &[Stored]) -> Result<Checked> {
                 continue;
             }
             for need in newest.exact(relations).filter(|need| !newest.is_met(need)) {
-                let there = need.first().map(|one| newest.there(&one.name)).unwrap_or_default();
+                let there =
+                    need.first().map(|one| newest.there(one.name.as_str())).unwrap_or_default();
                 let text = format!("{} needs {}, and {there}", record.called(), newest.text(need));
                 let was = old.packages.get(&*record.name).filter(|(was, _)| was == record);
                 if was.is_some() && !old.is_met(need) {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Report;
-use super::kinds;
 use super::lay::{Staged, lay, tree_of};
+use super::names;
 use crate::artifact::ArtifactTree;
 use crate::config::PackagingConfig;
 use crate::error::Error;
@@ -84,7 +84,7 @@ pub(super) fn place(
                 let uses: Vec<_> = owners
                     .iter()
                     .map(|(&d, binary)| {
-                        let name = kinds::name(&staged[d].definition.name, staged[d].kind);
+                        let name = names::own(&staged[d].definition.name, staged[d].kind);
                         format!("{name} (for {binary})")
                     })
                     .collect();

@@ -8,10 +8,11 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use super::archives::{self, Archive};
 use super::kinds;
 use super::lay::{Staged, lay, tree_of};
-use super::{Options, Report};
+use super::{Options, Report, names};
 use crate::artifact::ArtifactTree;
 use crate::config::{Contents, Definition, FileKind, PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
+use crate::package::spec::Name;
 use crate::tree::{Tree, TreePath};
 
 struct Selector<'a> {
@@ -265,7 +266,7 @@ fn kinds_of_nothing(
         warnings.push(format!(
             "package {}: there is no {}, though `kinds` names it: {why}",
             definition.name,
-            kinds::name(&definition.name, Some(kind)),
+            names::own(&definition.name, Some(kind)),
         ));
     }
     warnings
@@ -274,11 +275,11 @@ fn kinds_of_nothing(
 /// Two definitions may bring one path from different artifacts, or one a directory where the other has
 /// a file or link: that cannot be installed together.
 fn no_path_twice(staged: &[Staged]) -> Result<()> {
-    let mut owner: BTreeMap<&TreePath, (String, bool)> = BTreeMap::new();
+    let mut owner: BTreeMap<&TreePath, (Name, bool)> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut told = BTreeSet::new();
     for Staged { definition, kind, generic, groups, shared } in staged {
-        let name = kinds::name(&definition.name, *kind);
+        let name = names::own(&definition.name, *kind);
         let plain = groups.is_empty();
         let generic = std::iter::once(("generic", generic));
         let groups = groups.iter().map(|(name, tree)| (name.as_str(), tree));
@@ -287,7 +288,7 @@ fn no_path_twice(staged: &[Staged]) -> Result<()> {
             let package = match (kind, part) {
                 (Some(_), "generic") => name.clone(),
                 (None, "generic") if plain => name.clone(),
-                _ => format!("{name}-{part}"),
+                _ => name.with(part),
             };
             for (path, entry) in tree.iter() {
                 let Some((other, dir)) = owner.insert(path, (package.clone(), entry.is_dir()))

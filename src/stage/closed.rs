@@ -12,11 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::relate::{generic_name, group_name};
+use super::names;
 use crate::config::{PackagesConfig, PackagingConfig};
 use crate::error::{Error, Errors, Result};
 use crate::package::grammar::{self, rpm::Expression, rpm::RichOp};
-use crate::package::spec::{Package, Relation, RelationKind};
+use crate::package::spec::{Name, Package, Relation, RelationKind};
 use crate::package::{Format, render, version};
 
 /// What a package needs: one of these.
@@ -115,9 +115,10 @@ pub(super) fn check(
 /// Checks that no two packages are called the same in one of the formats.
 pub(super) fn check_names(packages: &[Package]) -> Result<()> {
     let mut told = BTreeSet::new();
-    for name in [Package::deb_name, |package: &Package| package.rpm_name().to_owned()] {
+    for format in Format::ALL {
         let mut names = BTreeSet::new();
-        told.extend(packages.iter().map(name).filter(|name| !names.insert(name.clone())));
+        let all = packages.iter().map(|package| package.name.in_format(format));
+        told.extend(all.filter(|name| !names.insert(name.clone())));
     }
     let fault = |name| {
         Error::usage(format!("two packages would be called `{name}`")).hint(
@@ -171,29 +172,18 @@ impl<'p> Set<'p> {
     fn new(packages: &'p [Package], format: Format) -> Self {
         let mut provided: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (number, package) in packages.iter().enumerate() {
-            let mut add = |name: &str, version: Option<String>| {
-                provided.entry(name.to_owned()).or_default().push((number, version));
+            let mut add = |name: &Name, version: Option<String>| {
+                let name = name.in_format(format).into_owned();
+                provided.entry(name).or_default().push((number, version));
             };
-            let version = package.full_version();
-            match format {
-                Format::Deb => add(&package.name, Some(version.clone())),
-                Format::Rpm => add(package.rpm_name(), Some(version.clone())),
-            }
-            if format == Format::Deb && package.deb_name() != package.name {
-                add(&package.deb_name(), Some(version));
-            }
+            add(&package.name, Some(package.full_version()));
             let of_model = package.relations.get(&RelationKind::Provides).into_iter().flatten();
             let own = texts(package, format, &["provides"]).filter_map(|one| match one {
                 Expression::Simple(relation) => Some(relation),
                 Expression::Rich { .. } => None,
             });
             for relation in of_model.cloned().chain(own) {
-                let version = relation.constraint.map(|(_, version)| version);
-                add(&relation.name, version.clone());
-                let lower = relation.name.to_ascii_lowercase();
-                if format == Format::Deb && lower != relation.name {
-                    add(&lower, version);
-                }
+                add(&relation.name, relation.constraint.map(|(_, version)| version));
             }
         }
         Self { format, provided, packages }
@@ -205,10 +195,7 @@ impl<'p> Set<'p> {
         let of_model = package.relations.get(&RelationKind::Depends).into_iter().flatten();
         let mut needs: Vec<Need> = of_model
             .map(|relation| Need {
-                text: match self.format {
-                    Format::Deb => relation.deb(),
-                    Format::Rpm => relation.rpm(),
-                },
+                text: relation.in_format(self.format),
                 any: vec![relation.clone()],
                 conditional: false,
             })
@@ -263,7 +250,7 @@ impl<'p> Set<'p> {
                 for other in self.holds(&expression) {
                     let by_name = match &expression {
                         Expression::Simple(relation) => {
-                            self.packages[other].rpm_name() == relation.name
+                            self.packages[other].name.rpm() == relation.name.rpm()
                         }
                         Expression::Rich { .. } => false,
                     };
@@ -280,7 +267,7 @@ impl<'p> Set<'p> {
     fn holds(&self, expression: &Expression) -> BTreeSet<usize> {
         let (first, rest) = match expression {
             Expression::Simple(relation) => {
-                let provided = self.provided.get(&relation.name).into_iter().flatten();
+                let provided = self.named(relation).into_iter().flatten();
                 let met = |have: &Option<String>| {
                     version::meets(self.format, have.as_deref(), relation.constraint.as_ref())
                 };
@@ -343,13 +330,18 @@ impl<'p> Set<'p> {
         all
     }
 
+    /// The packages that are known as what a relation names.
+    fn named(&self, relation: &Relation) -> Option<&Vec<(usize, Option<String>)>> {
+        self.provided.get(&*relation.name.in_format(self.format))
+    }
+
     fn meet(&self, need: &Need, absent: &BTreeMap<String, String>) -> Met {
         let mut met = BTreeSet::new();
         let mut there = BTreeSet::new();
         let mut hint = None;
         for relation in &need.any {
-            let Some(provided) = self.provided.get(&relation.name) else {
-                match absent.get(&relation.name) {
+            let Some(provided) = self.named(relation) else {
+                match absent.get(&*relation.name.in_format(self.format)) {
                     Some(found) => hint = hint.or_else(|| Some(found.clone())),
                     None => return Met::Elsewhere,
                 }
@@ -410,7 +402,8 @@ impl Clause {
     }
 }
 
-/// Names that packages of the set would have, with what to do about one that is needed and not there.
+/// Names that packages of the set would have, or have in the other format alone, with what to do about one that is needed
+/// and not there.
 fn absent(
     set: &Set<'_>,
     groups: &PackagingConfig,
@@ -422,18 +415,18 @@ fn absent(
     let known: BTreeSet<&String> = of_all.chain(own).collect();
     for definition in &config.packages {
         let name = &definition.name;
-        let mut add = |package: String, hint: String| {
-            let lower = package.to_ascii_lowercase();
-            for package in [package, lower] {
+        let own = names::own(name, None);
+        let mut add = |package: Name, hint: String| {
+            for package in [package.in_format(set.format).into_owned(), package.deb()] {
                 if !set.provided.contains_key(&package) {
                     absent.insert(package, hint.clone());
                 }
             }
         };
-        add(name.clone(), format!("no artifact has a file for `{name}`: see its `contents`"));
-        let plain = set.provided.contains_key(name.as_str());
+        add(own.clone(), format!("no artifact has a file for `{name}`: see its `contents`"));
+        let plain = set.provided.contains_key(&*own.in_format(set.format));
         add(
-            generic_name(name),
+            names::generic(name),
             match plain {
                 true => format!("`{name}` has no device code: its one package is `{name}`"),
                 false => format!("no artifact has a file for `{name}`: see its `contents`"),
@@ -441,11 +434,21 @@ fn absent(
         );
         for group in &known {
             add(
-                group_name(name, group),
+                names::group(name, group),
                 format!("no shard has code of `{name}` for the group {group}"),
             );
         }
-        add(format!("{name}-kernels"), format!("no shard has device code of `{name}`"));
+        add(names::kernels(&own), format!("no shard has device code of `{name}`"));
+    }
+    for Package { name, .. } in set.packages {
+        let here = name.in_format(set.format);
+        let of_the_other = match set.format {
+            Format::Deb => vec![name.rpm().to_ascii_lowercase()],
+            Format::Rpm => vec![name.to_string(), name.deb()],
+        };
+        for other in of_the_other.into_iter().filter(|other| !set.provided.contains_key(other)) {
+            absent.insert(other, format!("in this format the package is called `{here}`"));
+        }
     }
     absent
 }

@@ -13,8 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::kinds;
-use super::relate::{generic_name, group_name};
+use super::names;
 use crate::config::{FileKind, PackagingConfig};
 use crate::package::spec::Package;
 
@@ -28,21 +27,19 @@ pub(super) fn relate(packages: &mut [Package], starts: &[(usize, &str)], groups:
     }
     for (definition, family) in families {
         // One package that is all there is may have been several, but was never in groups that are not known.
-        let in_groups = family.iter().any(|&at| packages[at].name == generic_name(definition));
-        let mut names: BTreeSet<String> =
-            family.iter().map(|&at| packages[at].deb_name()).collect();
-        let kinds = FileKind::ALL.map(|kind| kinds::name(definition, Some(kind)));
-        let known =
-            groups.group_names().filter(|_| in_groups).map(|group| group_name(definition, group));
-        let more = [definition.to_owned(), generic_name(definition)];
-        names.extend(
-            more.into_iter().chain(kinds).chain(known).map(|name| name.to_ascii_lowercase()),
-        );
+        let in_groups = family.iter().any(|&at| packages[at].name == names::generic(definition));
+        let made = family.iter().map(|&at| packages[at].name.deb());
+        let kinds = std::iter::once(None).chain(FileKind::ALL.map(Some));
+        let kinds = kinds.map(|kind| names::own(definition, kind).deb());
+        let known = groups.group_names().filter(|_| in_groups);
+        let known = known.map(|group| names::group(definition, group).deb());
+        let generic = names::generic(definition).deb();
+        let all: BTreeSet<String> = made.chain(kinds).chain(known).chain([generic]).collect();
         for at in family {
             let package = &mut packages[at];
             if !package.tree.is_empty() {
-                let own = package.deb_name();
-                let others = names.iter().filter(|name| **name != own).cloned();
+                let own = package.name.deb();
+                let others = all.iter().filter(|name| **name != own).cloned();
                 package.deb.entry("replaces".to_owned()).or_default().extend(others);
             }
         }

@@ -5,17 +5,19 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lay::Shared;
 use super::lay::{Staged, lay};
-use super::relate::{Relating, generic_name, give, group_name};
+use super::names;
+use super::relate::{Relating, give, shared_by};
 use crate::artifact::ArtifactTree;
 use crate::config::{Contents, Definition, FileKind, PackageOf};
 use crate::elf::{self, ElfError};
 use crate::error::{Error, Errors, Result};
-use crate::package::is_library_name;
 use crate::package::lint::Override;
 use crate::package::render::hex;
 use crate::package::scripts::{Alternative, Follower};
-use crate::package::spec::{Arch, Kind, Op, Package, Relation, RelationKind};
+use crate::package::spec::{Arch, Kind, Name, Package, Relation, RelationKind};
+use crate::package::{DEBUG_ROOT, is_library_name};
 use crate::read_at::ReadAt;
 use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 
@@ -23,8 +25,6 @@ use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 pub(super) const PARTS: [Option<FileKind>; 5] =
     [None, Some(FileKind::Dev), Some(FileKind::Doc), Some(FileKind::Tests), Some(FileKind::Debug)];
 
-/// Where debuggers look for symbols.
-const DEBUG_ROOT: &str = "usr/lib/debug";
 /// The longest licence text.
 const LICENSE_MAX: u64 = 1 << 20;
 
@@ -63,14 +63,6 @@ fn is_dev_link(below: &TreePath, entry: &Entry) -> bool {
         && below.file_name().ends_with(b".so")
         && target.starts_with(b"lib")
         && target.windows(4).any(|part| part == b".so.")
-}
-
-/// The name of a definition's package for a kind; its own for none.
-pub(super) fn name(definition: &str, kind: Option<FileKind>) -> String {
-    match kind {
-        Some(kind) => format!("{definition}-{}", kind.suffix()),
-        None => definition.to_owned(),
-    }
 }
 
 /// Puts debug symbols where debuggers look: by build id, or, where a file has none, by the path of what
@@ -146,7 +138,7 @@ fn unreadable(source: std::io::Error) -> ElfError {
 /// What definitions give beside packages for host and device code.
 pub(super) struct Parts<'a> {
     /// The package with host code (or the only one) of each definition that has one.
-    hosts: BTreeMap<&'a str, String>,
+    hosts: BTreeMap<&'a str, Name>,
     /// The kinds that each definition has files of.
     kinds: BTreeMap<&'a str, BTreeSet<FileKind>>,
     /// Licence texts by definition.
@@ -169,10 +161,10 @@ impl<'a> Parts<'a> {
             let name = definition.name.as_str();
             match kind {
                 None if !groups.is_empty() => {
-                    parts.hosts.insert(name, generic_name(name));
+                    parts.hosts.insert(name, names::generic(name));
                 }
                 None if !generic.is_empty() => {
-                    parts.hosts.insert(name, name.to_owned());
+                    parts.hosts.insert(name, names::own(name, None));
                 }
                 Some(kind) if !generic.is_empty() || !groups.is_empty() => {
                     parts.kinds.entry(name).or_default().insert(*kind);
@@ -305,19 +297,20 @@ pub(super) fn add_paragraph(package: &mut Package, text: &str) {
 }
 
 impl<'a> Relating<'a> {
-    /// Adds the packages of one kind: one, and for tests one for each group that has device code of them.
+    /// Adds the packages of one kind: one, one for each group that has device code of that kind, and what such groups share.
     pub(super) fn of_kind(
         &self,
         definition: &'a Definition,
         kind: FileKind,
         generic: Tree,
         groups: BTreeMap<String, Tree>,
+        shared: BTreeMap<String, Shared>,
         made: &mut Vec<Package>,
     ) {
         if generic.is_empty() && groups.is_empty() {
             return;
         }
-        let own_name = name(&definition.name, Some(kind));
+        let own = names::own(&definition.name, Some(kind));
         let (spec, suffix, section, text) = match kind {
             FileKind::Dev => (
                 Kind::Dev,
@@ -347,27 +340,36 @@ impl<'a> Relating<'a> {
             add_paragraph(package, text);
         };
         for (group, tree) in groups {
-            let group_of_kind = group_name(&own_name, &group);
-            let mut package = self.group_package(definition, &group_of_kind, &group, tree);
+            let mut package = self.group_package(definition, &own, &group, tree);
             describe(&mut package);
             let version = package.full_version();
-            package.relate(RelationKind::Depends, Relation::exactly(&own_name, &version));
-            if self.groups_of(definition).is_some_and(|groups| groups.contains(&group)) {
-                let main = Relation::exactly(group_name(&definition.name, &group), &version);
+            package.relate(RelationKind::Depends, Relation::exactly(&own, &version));
+            for target in shared_by(&shared, &group) {
+                package
+                    .relate(RelationKind::Depends, Relation::exactly(own.with(target), &version));
+            }
+            // Documentation is read without the library, too.
+            let has_main = self.groups_of(definition).is_some_and(|all| all.contains(&group));
+            if has_main && kind != FileKind::Doc {
+                let main = Relation::exactly(names::group(&definition.name, &group), &version);
                 package.relate(RelationKind::Depends, main);
             }
-            let kernels = Relation::exactly(format!("{own_name}-kernels"), &version);
+            let kernels = Relation::exactly(names::kernels(&own), &version);
             package.relate(RelationKind::Provides, kernels);
             if kind == FileKind::Tests {
                 give(&mut package, &definition.relations.tests_group);
             }
             made.push(package);
         }
-        let mut package = self.package(definition, &own_name, spec, generic);
-        describe(&mut package);
-        if kind.rpm_suffix() != kind.suffix() {
-            package.rpm_name = Some(format!("{}-{}", definition.name, kind.rpm_suffix()));
+        for (target, shared) in shared {
+            let mut package = self.shared_package(definition, &own, &target, shared);
+            describe(&mut package);
+            let version = package.full_version();
+            package.relate(RelationKind::Depends, Relation::exactly(&own, version));
+            made.push(package);
         }
+        let mut package = self.package(definition, &own, spec, generic);
+        describe(&mut package);
         let version = package.full_version();
         if let Some(host) = host {
             // Documentation is read without the library, too.
@@ -383,14 +385,8 @@ impl<'a> Relating<'a> {
                     self.parts.kinds.get(other.as_str()).is_some_and(|k| k.contains(&FileKind::Dev))
                 });
                 for other in with_dev {
-                    // The two formats call it by different names.
-                    let relation = |suffix: &str| Relation {
-                        name: format!("{other}-{suffix}"),
-                        constraint: Some((Op::GreaterEqual, version.clone())),
-                    };
-                    let (deb, rpm) = (relation(kind.suffix()), relation(kind.rpm_suffix()));
-                    package.deb.entry("depends".to_owned()).or_default().push(deb.deb());
-                    package.rpm.entry("requires".to_owned()).or_default().push(rpm.rpm());
+                    let other = Relation::at_least(names::own(other, Some(kind)), &version);
+                    package.relate(RelationKind::Depends, other);
                 }
             }
             FileKind::Doc => package.arch = Arch::Independent,

@@ -43,12 +43,12 @@ pub(super) fn add(
         if has_library && package.kind != Kind::Dev {
             package.linker_dirs.clone_from(&dirs);
             if let Some(kind) = kind {
-                package.relate(kind, Relation::any(name));
+                package.relate(kind, Relation::any(name.as_str()));
             }
         }
     }
     let defaults = &config.defaults;
-    let mut package = Package::new(name, Kind::Plain, &options.version, &options.release);
+    let mut package = Package::new(name.as_str(), Kind::Plain, &options.version, &options.release);
     let listed: Vec<String> = dirs.iter().map(|dir| format!("/{dir}")).collect();
     package.arch = Arch::Independent;
     package.summary = format!("Dynamic linker's path to {}", listed.join(" and "));

@@ -15,6 +15,7 @@ mod handover;
 mod kinds;
 mod lay;
 mod linker;
+mod names;
 mod relate;
 mod texts;
 
@@ -104,7 +105,7 @@ pub fn stage(
         return Err(not_of_a_group(&of_no_group).into());
     }
     let staged = assign::assign(artifacts, definitions, groups, options, &mut report)?;
-    let mut packages = relate::packages(staged, groups, definitions, options)?;
+    let (mut packages, of) = relate::packages(staged, groups, definitions, options)?;
     linker::add(&mut packages, definitions, options, &mut report);
     closed::check_names(&packages)?;
     if packages.is_empty() {
@@ -119,7 +120,7 @@ pub fn stage(
     file_names::check(&packages)?;
     closed::check(&packages, groups, definitions)?;
     if !options.only.is_empty() {
-        packages = relate::only(packages, &options.only)?;
+        packages = relate::only(packages, &options.only, &of)?;
     }
     Ok((packages, report))
 }

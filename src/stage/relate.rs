@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::kinds::{self, Parts};
 use super::lay::{Shared, Staged};
-use super::{Options, handover, texts};
+use super::{Options, handover, names, texts};
 use crate::artifact::shared_family;
-use crate::config::{Definition, FileKind, Group, PackagesConfig, PackagingConfig, Relations};
+use crate::config::{Definition, Group, PackagesConfig, PackagingConfig, Relations};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
-use crate::package::spec::{Kind, LATEST, Op, Package, Relation, RelationKind};
+use crate::package::spec::{Kind, LATEST, Name, Package, Relation, RelationKind};
 use crate::target::TargetId;
 use crate::tree::{Entry, Source, Tree, TreePath};
 
@@ -17,22 +17,16 @@ use crate::tree::{Entry, Source, Tree, TreePath};
 /// room for what people call it.
 const SUMMARY: usize = 79;
 
-/// The package with host code of a definition that has device code.
-pub(super) fn generic_name(definition: &str) -> String {
-    format!("{definition}-generic")
-}
-
-pub(super) fn group_name(definition: &str, group: &str) -> String {
-    format!("{definition}-{group}")
-}
+/// Which definition each package is of.
+pub(super) type Owners<'a> = BTreeMap<Name, &'a str>;
 
 /// Makes the packages of all definitions, sorted by name.
-pub(super) fn packages(
-    staged: Vec<Staged>,
+pub(super) fn packages<'a>(
+    staged: Vec<Staged<'a>>,
     groups: &PackagingConfig,
     config: &PackagesConfig,
     options: &Options,
-) -> Result<Vec<Package>> {
+) -> Result<(Vec<Package>, Owners<'a>)> {
     let with_groups: BTreeMap<&str, BTreeSet<String>> = staged
         .iter()
         .filter(|s| s.kind.is_none() && !(s.groups.is_empty() && s.generic.is_empty()))
@@ -59,7 +53,7 @@ pub(super) fn packages(
     for Staged { definition, kind, generic, groups, shared } in staged {
         starts.push((made.len(), definition.name.as_str()));
         if let Some(kind) = kind {
-            relating.of_kind(definition, kind, generic, groups, &mut made);
+            relating.of_kind(definition, kind, generic, groups, shared, &mut made);
             continue;
         }
         if groups.is_empty() {
@@ -71,8 +65,7 @@ pub(super) fn packages(
         made.push(relating.meta(definition));
         made.push(relating.generic(definition, generic));
         for (group, tree) in groups {
-            let shared = shared.iter().filter(|(_, shared)| shared.groups.contains(&group));
-            let shared: Vec<&str> = shared.map(|(target, _)| target.as_str()).collect();
+            let shared = shared_by(&shared, &group);
             made.push(relating.group(definition, &group, tree, &shared));
         }
         for (target, shared) in shared {
@@ -80,9 +73,20 @@ pub(super) fn packages(
         }
     }
     handover::relate(&mut made, &starts, relating.groups);
+    let mut owners = Owners::new();
+    for (nth, (start, definition)) in starts.iter().enumerate() {
+        let end = starts.get(nth + 1).map_or(made.len(), |(next, _)| *next);
+        owners.extend(made[*start..end].iter().map(|package| (package.name.clone(), *definition)));
+    }
     made.sort_by(|a, b| a.name.cmp(&b.name));
     faults.extend(parts.unused_alternatives());
-    Errors::check(made, faults)
+    Errors::check((made, owners), faults)
+}
+
+/// The targets of what a group shares with others.
+pub(super) fn shared_by<'s>(shared: &'s BTreeMap<String, Shared>, group: &str) -> Vec<&'s str> {
+    let of_group = shared.iter().filter(|(_, shared)| shared.groups.contains(group));
+    of_group.map(|(target, _)| target.as_str()).collect()
 }
 
 /// What the packages are dated by where nobody says: the time of the newest file. The formats have no room
@@ -110,24 +114,17 @@ fn newest<'t>(entries: impl Iterator<Item = (&'t TreePath, &'t Entry)>) -> Resul
 }
 
 /// Keeps the packages of these names or definitions.
-pub(super) fn only(packages: Vec<Package>, names: &[String]) -> Result<Vec<Package>> {
-    let of_definition = |package: &Package, name: &str| match &package.kind {
-        _ if package.deb_name() == *name || package.rpm_name() == name => true,
-        Kind::Generic => package.name == generic_name(name),
-        Kind::Group { group } => {
-            package.name == group_name(name, group)
-                || package.name == group_name(&kinds::name(name, Some(FileKind::Tests)), group)
-        }
-        Kind::Shared { target } => package.name == group_name(name, target),
-        Kind::Meta | Kind::Plain => package.name == name,
-        Kind::Dev => package.name == kinds::name(name, Some(FileKind::Dev)),
-        Kind::Doc => package.name == kinds::name(name, Some(FileKind::Doc)),
-        Kind::Tests => package.name == kinds::name(name, Some(FileKind::Tests)),
-        Kind::Debug => package.name == kinds::name(name, Some(FileKind::Debug)),
+pub(super) fn only(
+    packages: Vec<Package>,
+    names: &[String],
+    owners: &Owners,
+) -> Result<Vec<Package>> {
+    let is_meant = |package: &Package, name: &str| {
+        package.name.is(name) || owners.get(&package.name).is_some_and(|owner| *owner == name)
     };
     let faults = names
         .iter()
-        .filter(|name| !packages.iter().any(|p| p.name == **name || of_definition(p, name)))
+        .filter(|name| !packages.iter().any(|package| is_meant(package, name)))
         .map(|name| {
             let there: Vec<_> = packages.iter().map(|p| p.name.as_str()).collect();
             Error::usage(format!("there is no package `{name}`"))
@@ -135,7 +132,7 @@ pub(super) fn only(packages: Vec<Package>, names: &[String]) -> Result<Vec<Packa
         })
         .collect();
     Errors::check((), faults)?;
-    let wanted = |p: &Package| names.iter().any(|name| p.name == *name || of_definition(p, name));
+    let wanted = |package: &Package| names.iter().any(|name| is_meant(package, name));
     Ok(packages.into_iter().filter(wanted).collect())
 }
 
@@ -154,7 +151,7 @@ impl<'a> Relating<'a> {
     pub(super) fn package(
         &self,
         definition: &'a Definition,
-        name: &str,
+        name: &Name,
         kind: Kind,
         tree: Tree,
     ) -> Package {
@@ -179,13 +176,14 @@ impl<'a> Relating<'a> {
 
     /// The one package of a definition without device code.
     fn plain(&self, definition: &'a Definition, tree: Tree) -> Package {
-        let mut package = self.package(definition, &definition.name, Kind::Plain, tree);
+        let name = names::own(&definition.name, None);
+        let mut package = self.package(definition, &name, Kind::Plain, tree);
         self.host_relations(definition, &mut package);
         package
     }
 
     fn generic(&self, definition: &'a Definition, tree: Tree) -> Package {
-        let name = generic_name(&definition.name);
+        let name = names::generic(&definition.name);
         let mut package = self.package(definition, &name, Kind::Generic, tree);
         package.summary += " (host code)";
         self.host_relations(definition, &mut package);
@@ -208,25 +206,21 @@ impl<'a> Relating<'a> {
         tree: Tree,
         shared: &[&str],
     ) -> Package {
-        let name = group_name(&definition.name, group);
-        let mut package = self.group_package(definition, &name, group, tree);
+        let own = names::own(&definition.name, None);
+        let mut package = self.group_package(definition, &own, group, tree);
         let version = package.full_version();
-        let generic = Relation::exactly(generic_name(&definition.name), &version);
+        let generic = Relation::exactly(names::generic(&definition.name), &version);
         package.relate(RelationKind::Depends, generic);
         for target in shared {
-            let shared = Relation::exactly(group_name(&definition.name, target), &version);
-            package.relate(RelationKind::Depends, shared);
+            package.relate(RelationKind::Depends, Relation::exactly(own.with(target), &version));
         }
         for other in &definition.depends {
             if self.with_groups.get(other.as_str()).is_some_and(|groups| groups.contains(group)) {
-                let other = Relation {
-                    name: group_name(other, group),
-                    constraint: Some((Op::GreaterEqual, version.clone())),
-                };
+                let other = Relation::at_least(names::group(other, group), &version);
                 package.relate(RelationKind::Depends, other);
             }
         }
-        let kernels = Relation::exactly(format!("{}-kernels", definition.name), &version);
+        let kernels = Relation::exactly(names::kernels(&own), &version);
         package.relate(RelationKind::Provides, kernels);
         give(&mut package, &definition.relations.group);
         package
@@ -237,16 +231,16 @@ impl<'a> Relating<'a> {
         self.with_groups.get(definition.name.as_str())
     }
 
-    /// A package with a group's device code, without relations.
+    /// A package with a group's device code beside the package `own`, without relations.
     pub(super) fn group_package(
         &self,
         definition: &'a Definition,
-        name: &str,
+        own: &Name,
         group: &str,
         tree: Tree,
     ) -> Package {
         let kind = Kind::Group { group: group.to_owned() };
-        let mut package = self.package(definition, name, kind, tree);
+        let mut package = self.package(definition, &own.with(group), kind, tree);
         let known = self.known(group);
         let display = known.map_or("", |known| known.display_name.as_str());
         let with = |what: &str| format!("{} (GPU code for {what})", package.summary);
@@ -267,11 +261,28 @@ impl<'a> Relating<'a> {
         package
     }
 
-    /// What several groups share. It provides no kernels: alone it makes no GPU work.
+    /// What several groups share.
     fn shared(&self, definition: &'a Definition, target: &str, shared: Shared) -> Package {
-        let name = group_name(&definition.name, target);
+        let own = names::own(&definition.name, None);
+        let mut package = self.shared_package(definition, &own, target, shared);
+        let version = package.full_version();
+        let generic = Relation::exactly(names::generic(&definition.name), version);
+        package.relate(RelationKind::Depends, generic);
+        give(&mut package, &definition.relations.shared);
+        package
+    }
+
+    /// A package with what several groups share beside the package `own`, without relations. It provides no kernels:
+    /// alone it makes no GPU work.
+    pub(super) fn shared_package(
+        &self,
+        definition: &'a Definition,
+        own: &Name,
+        target: &str,
+        shared: Shared,
+    ) -> Package {
         let kind = Kind::Shared { target: target.to_owned() };
-        let mut package = self.package(definition, &name, kind, shared.tree);
+        let mut package = self.package(definition, &own.with(target), kind, shared.tree);
         let family = shared_family(target);
         let of_family = |isa: &&String| {
             let isa = isa.parse::<TargetId>();
@@ -283,21 +294,19 @@ impl<'a> Relating<'a> {
         package.gpu_targets = isas.into_iter().cloned().collect();
         let called = family.map(|family| family.to_string()).unwrap_or_default();
         package.summary += &format!(" (GPU code that groups share for {called})");
-        let generic = Relation::exactly(generic_name(&definition.name), package.full_version());
-        package.relate(RelationKind::Depends, generic);
-        give(&mut package, &definition.relations.shared);
         package
     }
 
     /// The package that holds nothing and leads to the rest.
     fn meta(&self, definition: &'a Definition) -> Package {
-        let mut package = self.package(definition, &definition.name, Kind::Meta, Tree::new());
+        let name = names::own(&definition.name, None);
+        let mut package = self.package(definition, &name, Kind::Meta, Tree::new());
         kinds::add_paragraph(
             &mut package,
             "This metapackage holds nothing and leads to the packages that do.",
         );
         let version = package.full_version();
-        let generic = Relation::exactly(generic_name(&definition.name), version);
+        let generic = Relation::exactly(names::generic(&definition.name), version);
         package.relate(RelationKind::Depends, generic);
         give(&mut package, &definition.relations.meta);
         package
@@ -326,10 +335,11 @@ impl<'a> Relating<'a> {
     fn host_relations(&self, definition: &'a Definition, package: &mut Package) {
         for name in &definition.depends {
             if let Some(groups) = self.with_groups.get(name.as_str()) {
-                let other = Relation {
-                    name: if groups.is_empty() { name.clone() } else { generic_name(name) },
-                    constraint: Some((Op::GreaterEqual, package.full_version())),
+                let other = match groups.is_empty() {
+                    true => names::own(name, None),
+                    false => names::generic(name),
                 };
+                let other = Relation::at_least(other, package.full_version());
                 package.relate(RelationKind::Depends, other);
             } else if let Some(Some(external)) = self.config.externals.named(name) {
                 for (format, field, text) in [

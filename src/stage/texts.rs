@@ -5,11 +5,11 @@ use crate::config::{DebRelations, Definition, PackagesConfig, RpmRelations};
 use crate::error::{Error, Errors, Result};
 use crate::package::Format;
 use crate::package::grammar;
-use crate::package::spec::{Kind, Package};
+use crate::package::spec::{Kind, Name, Package};
 
 /// What the words in braces stand for.
 struct Words<'a> {
-    name: &'a str,
+    name: &'a Name,
     group: Option<&'a str>,
     version: &'a str,
     release: &'a str,
@@ -25,13 +25,9 @@ impl Words<'_> {
                 return Err("a `{` has no `}`".to_owned());
             };
             filled += before;
-            let name = |name: &str| match format {
-                Format::Deb => name.to_ascii_lowercase(),
-                Format::Rpm => name.to_owned(),
-            };
             match (word, self.group) {
-                ("name", _) => filled += &name(self.name),
-                ("group", Some(group)) => filled += &name(group),
+                ("name", _) => filled += &self.name.in_format(format),
+                ("group", Some(group)) => filled += &Name::both(group).in_format(format),
                 ("version", _) => filled += &format!("{}-{}", self.version, self.release),
                 ("upstream_version", _) => filled += self.version,
                 _ => {
@@ -64,12 +60,7 @@ pub(super) fn add_one(package: &mut Package, format: Format, field: &str, text: 
         Kind::Group { group: target } | Kind::Shared { target } => Some(target.as_str()),
         _ => None,
     };
-    let Package { version, release, .. } = &*package;
-    // A development package has a name of its own in an `.rpm`.
-    let name = match format {
-        Format::Deb => &package.name,
-        Format::Rpm => package.rpm_name(),
-    };
+    let Package { name, version, release, .. } = &*package;
     let words = Words { name, group, version, release };
     let text = words.fill(text, format).unwrap_or_else(|_| text.to_owned());
     let map = match format {
@@ -86,7 +77,7 @@ pub(super) fn add_one(package: &mut Package, format: Format, field: &str, text: 
 pub(super) fn check(config: &PackagesConfig, version: &str, release: &str) -> Result<()> {
     let mut faults = Vec::new();
     let mut text = |place: String, text: &str, format, field: &str, group| {
-        let words = Words { name: "name", group, version, release };
+        let words = Words { name: &Name::both("name"), group, version, release };
         let filled = words.fill(text, format).map_err(|why| format!("`{text}`: {why}"));
         let checked = filled.and_then(|filled| {
             grammar::check(&filled, format, field).map_err(|why| why.to_string())
@@ -169,8 +160,8 @@ mod tests {
 
     #[test]
     fn words_in_braces_are_filled_in() {
-        let words =
-            Words { name: "aa-gfx110X", group: Some("gfx110X"), version: "7.1.0", release: "2" };
+        let name = &Name::both("aa-gfx110X");
+        let words = Words { name, group: Some("gfx110X"), version: "7.1.0", release: "2" };
         let text = "old-{group} (<< {version}), {name} {upstream_version}";
         assert_eq!(
             words.fill(text, Format::Deb).unwrap(),

@@ -16,9 +16,9 @@ use super::table::DebDepends;
 use crate::config::Externals;
 use crate::elf::Needs;
 use crate::error::{Error, Errors, Result};
-use crate::package::files::in_linker_path;
+use crate::package::files::{DEBUG_ROOT, in_linker_path};
 use crate::package::grammar::{self, rpm::Expression};
-use crate::package::spec::{Kind, Package, Relation, RelationKind};
+use crate::package::spec::{Name, Package, Relation, RelationKind};
 use crate::tree::{Entry, EntryKind, TreePath};
 
 /// How relations are found.
@@ -106,15 +106,12 @@ impl<'p> Set<'p> {
         let mut files = BTreeMap::new();
         let mut by_soname: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
         let mut faults = Vec::new();
+        let debug_root = TreePath::new(DEBUG_ROOT).expect("a clean path");
         for (number, package) in packages.iter().enumerate() {
-            // The packages of groups, and what groups share, hold device code alone; symbols are not loaded.
-            if matches!(
-                package.kind,
-                Kind::Group { .. } | Kind::Shared { .. } | Kind::Meta | Kind::Debug
-            ) {
-                continue;
-            }
-            for (path, entry) in package.tree.iter() {
+            // Symbols are not loaded.
+            let loaded =
+                package.tree.iter().filter(|(path, _)| path.strip_prefix(&debug_root).is_none());
+            for (path, entry) in loaded {
                 entries.entry(path).or_insert((number, entry));
                 let Some(source) = entry.source() else { continue };
                 let needs = match source.needs() {
@@ -412,14 +409,14 @@ impl Faults {
 /// The names that relations of a control file speak of.
 fn deb_names(relations: &[String]) -> impl Iterator<Item = String> {
     let read = relations.iter().filter_map(|text| grammar::deb::parse(text, "depends").ok());
-    read.flatten().flatten().map(|relation| relation.name.to_ascii_lowercase())
+    read.flatten().flatten().map(|relation| relation.name.deb())
 }
 
 /// The names that relations of a spec file speak of. What a rich one says of a name is not the whole of it.
 fn rpm_names(relations: &[String]) -> impl Iterator<Item = String> {
     let read = relations.iter().filter_map(|text| grammar::rpm::parse(text, "requires").ok());
     read.flatten().filter_map(|expression| match expression {
-        Expression::Simple(relation) => Some(relation.name),
+        Expression::Simple(relation) => Some(relation.name.rpm().to_owned()),
         Expression::Rich { .. } => None,
     })
 }
@@ -427,7 +424,7 @@ fn rpm_names(relations: &[String]) -> impl Iterator<Item = String> {
 /// Puts what was found into a package, but for what the configuration speaks of itself. `offered` are the
 /// capabilities of each package's libraries.
 fn apply(packages: &mut [Package], number: usize, mut found: Found, offered: &[BTreeSet<String>]) {
-    let names: Vec<String> = found.set.iter().map(|&other| packages[other].name.clone()).collect();
+    let names: Vec<Name> = found.set.iter().map(|&other| packages[other].name.clone()).collect();
     let Some(package) = packages.get_mut(number) else { return };
     let given = |map: &BTreeMap<String, Vec<String>>, keys: &[&str]| -> Vec<String> {
         keys.iter().filter_map(|key| map.get(*key)).flatten().cloned().collect()
@@ -441,7 +438,7 @@ fn apply(packages: &mut [Package], number: usize, mut found: Found, offered: &[B
     let weak: BTreeSet<String> =
         rpm_names(&given(&package.rpm, &["recommends", "suggests"])).collect();
     for (&other, name) in found.set.iter().zip(&names) {
-        if weak.contains(name) {
+        if weak.contains(name.rpm()) {
             found.rpm_requires.retain(|capability| !offered[other].contains(capability));
         }
     }
@@ -450,10 +447,7 @@ fn apply(packages: &mut [Package], number: usize, mut found: Found, offered: &[B
     let depends = package.relations.entry(RelationKind::Depends).or_default();
     for name in names {
         let exactly = Relation::exactly(name, version.clone());
-        match (
-            deb_given.contains(&exactly.name.to_ascii_lowercase()),
-            rpm_given.contains(&exactly.name),
-        ) {
+        match (deb_given.contains(&exactly.name.deb()), rpm_given.contains(exactly.name.rpm())) {
             (true, true) => continue,
             (true, false) => {
                 found.rpm_requires.insert(exactly.rpm());

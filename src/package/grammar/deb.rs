@@ -81,7 +81,7 @@ fn relation(cursor: &mut Cursor<'_>, field: &str) -> Result<Relation, SyntaxErro
         cursor.blanks();
         constraint = Some((op, version.to_owned()));
     }
-    Ok(Relation { name: name.to_owned(), constraint })
+    Ok(Relation { name: name.into(), constraint })
 }
 
 fn check_name(cursor: &Cursor<'_>, start: usize, name: &str) -> Result<(), SyntaxError> {
@@ -181,7 +181,7 @@ mod tests {
         let read =
             parse("libc6 (>= 2.34), perl:any | python3 (<<3.12),x11-common(= 1:7.7+23)", "depends");
         let relation = |name: &str, op, version: &str| Relation {
-            name: name.to_owned(),
+            name: name.into(),
             constraint: Some((op, version.to_owned())),
         };
         assert_eq!(

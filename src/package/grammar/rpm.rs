@@ -204,7 +204,7 @@ impl<'t> Reader<'t> {
         let start = self.cursor.at;
         let version = self.token();
         self.check_version(start, version)?;
-        Ok(Relation { name: name.to_owned(), constraint: Some((op, version.to_owned())) })
+        Ok(Relation { name: name.into(), constraint: Some((op, version.to_owned())) })
     }
 
     fn no_comma(&self) -> Result<(), SyntaxError> {

@@ -303,7 +303,7 @@ fn dependencies(text: &str, tag: &str) -> Result<Vec<Dependency>, String> {
                 Some((op, version)) => (sense_of(op), version),
                 None => (0, String::new()),
             };
-            Dependency { name, version, flags }
+            Dependency { name: name.rpm().to_owned(), version, flags }
         }
         rich => Dependency { name: rich.to_string(), version: String::new(), flags: 0 },
     };

@@ -19,7 +19,8 @@ impl Package {
                 faults.push(if hint.is_empty() { error } else { error.hint(hint) });
             }
         };
-        let name = if format == Format::Rpm { self.rpm_name() } else { &self.name };
+        // Capitals are no fault: a `.deb` has the name in lower case.
+        let name = if format == Format::Rpm { self.name.rpm() } else { self.name.as_str() };
         fault(check_name(name, format), "");
         let hint =
             "separate with `~` what sorts before a release (`7.2.0~rc1`), with `.` what follows";
@@ -228,14 +229,17 @@ fn check_line(field: &'static str, text: &str) -> Result<(), SpecError> {
 /// Relations of the model name packages, or (in an `.rpm`) capabilities such as
 /// `amdgpu-target(gfx1100)`.
 fn check_relation(relation: &Relation, format: Format) -> Result<(), SpecError> {
-    let name = &relation.name;
+    let name = match format {
+        Format::Deb => relation.name.as_str(),
+        Format::Rpm => relation.name.rpm(),
+    };
     let bare = match format {
-        Format::Deb => name.as_str(),
-        Format::Rpm => name.split_once('(').map_or(name.as_str(), |(bare, _)| bare),
+        Format::Deb => name,
+        Format::Rpm => name.split_once('(').map_or(name, |(bare, _)| bare),
     };
     if name.contains(char::is_whitespace) {
         let expected = "it has a blank";
-        return Err(SpecError::Name { name: name.clone(), format, expected });
+        return Err(SpecError::Name { name: name.to_owned(), format, expected });
     }
     check_name(bare, format)?;
     if let Some((_, version)) = &relation.constraint {
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn every_fault_is_told() {
         let mut bad = package();
-        bad.name = "roc_blas".to_owned();
+        bad.name = "roc_blas".into();
         bad.version = "7.1.0-rc1".to_owned();
         bad.summary = "two\nlines".to_owned();
         bad.maintainer.clear();

@@ -1,10 +1,11 @@
 //! What a package is: names, version, relations, content; the same for both formats.
 //!
 //! Names are kept as people write them (`rocblas-gfx110X`). A `.deb` has it in lower case, since dpkg
-//! knows no other, and provides the other spelling; an `.rpm` keeps it. A version is the upstream one
-//! with the packaging's `release`, `7.1.0-1`, in both; `~` sorts before the end in both.
+//! knows no other, and provides the other spelling; an `.rpm` keeps it, or has one of its own ([`Name`]). A version is the
+//! upstream one with the packaging's `release`, `7.1.0-1`, in both; `~` sorts before the end in both.
 
 mod check;
+mod name;
 mod relation;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use check::{SpecError, check_versions};
 pub(crate) use check::{check_name, check_version};
+pub use name::Name;
 pub use relation::{DEB_RELATIONS, Op, RPM_RELATIONS, Relation, RelationKind};
 
 use super::lint::Override;
@@ -98,8 +100,8 @@ pub const LATEST: i64 = u32::MAX as i64;
 /// A package, ready to be written in either format.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Package {
-    /// The name as people write it: `rocblas-gfx110X`.
-    pub name: String,
+    /// The name, in each format.
+    pub name: Name,
     /// What it is for.
     pub kind: Kind,
     /// Upstream version, without `-`: `7.1.0`, `7.2.0~rc1`.
@@ -145,8 +147,6 @@ pub struct Package {
     pub changes: Vec<String>,
     /// The directory that an `.rpm` can be relocated from, where it can be.
     pub relocatable: Option<TreePath>,
-    /// The name in the `.rpm`, where it is another one: `rocblas-devel` of `rocblas-dev`.
-    pub rpm_name: Option<String>,
     /// Build ids of the programs whose debug symbols it has, in hex, in order.
     pub build_ids: Vec<String>,
     /// Names that it offers a file for, among others.
@@ -159,14 +159,15 @@ pub struct Package {
 
 impl Package {
     /// A package with a name and a version, and nothing else yet.
-    pub fn new(name: &str, kind: Kind, version: &str, release: &str) -> Self {
+    pub fn new(name: impl Into<Name>, kind: Kind, version: &str, release: &str) -> Self {
+        let name = name.into();
         Self {
-            name: name.to_owned(),
+            summary: name.to_string(),
+            name,
             kind,
             version: version.to_owned(),
             release: release.to_owned(),
             arch: Arch::X86_64,
-            summary: name.to_owned(),
             description: String::new(),
             maintainer: String::new(),
             vendor: String::new(),
@@ -182,7 +183,6 @@ impl Package {
             date: 0,
             changes: Vec::new(),
             relocatable: None,
-            rpm_name: None,
             build_ids: Vec::new(),
             alternatives: Vec::new(),
             linker_dirs: Vec::new(),
@@ -192,12 +192,12 @@ impl Package {
 
     /// The name in the `.deb`: lower case.
     pub fn deb_name(&self) -> String {
-        self.name.to_ascii_lowercase()
+        self.name.deb()
     }
 
     /// The name in the `.rpm`.
     pub fn rpm_name(&self) -> &str {
-        self.rpm_name.as_deref().unwrap_or(&self.name)
+        self.name.rpm()
     }
 
     /// `version-release`, the version that relations compare, in both formats.

@@ -1,6 +1,11 @@
 //! Relations of packages to each other, in the model and in the syntax of each format.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+
+use super::Name;
+use crate::package::Format;
 
 /// How a version is compared in a relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -54,26 +59,31 @@ impl Op {
 /// One package (or capability) that a relation names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relation {
-    /// The name as people write it.
-    pub name: String,
+    /// The name, in each format.
+    pub name: Name,
     /// Which versions, as `version-release` or `version`; any where absent.
     pub constraint: Option<(Op, String)>,
 }
 
 impl Relation {
     /// Any version of `name`.
-    pub fn any(name: impl Into<String>) -> Self {
+    pub fn any(name: impl Into<Name>) -> Self {
         Self { name: name.into(), constraint: None }
     }
 
     /// Exactly this version of `name`.
-    pub fn exactly(name: impl Into<String>, version: impl Into<String>) -> Self {
+    pub fn exactly(name: impl Into<Name>, version: impl Into<String>) -> Self {
         Self { name: name.into(), constraint: Some((Op::Equal, version.into())) }
+    }
+
+    /// This version of `name` or a later one.
+    pub fn at_least(name: impl Into<Name>, version: impl Into<String>) -> Self {
+        Self { name: name.into(), constraint: Some((Op::GreaterEqual, version.into())) }
     }
 
     /// `name (= 1-1)`, the name in lower case.
     pub fn deb(&self) -> String {
-        let name = self.name.to_ascii_lowercase();
+        let name = self.name.deb();
         match &self.constraint {
             Some((op, version)) => format!("{name} ({} {version})", op.deb()),
             None => name,
@@ -83,8 +93,26 @@ impl Relation {
     /// `name = 1-1`.
     pub fn rpm(&self) -> String {
         match &self.constraint {
-            Some((op, version)) => format!("{} {} {version}", self.name, op.rpm()),
-            None => self.name.clone(),
+            Some((op, version)) => format!("{} {} {version}", self.name.rpm(), op.rpm()),
+            None => self.name.rpm().to_owned(),
+        }
+    }
+
+    /// As the format writes it.
+    pub fn in_format(&self, format: Format) -> String {
+        match format {
+            Format::Deb => self.deb(),
+            Format::Rpm => self.rpm(),
+        }
+    }
+}
+
+/// With the name as people write it.
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.constraint {
+            Some((op, version)) => write!(f, "{} {} {version}", self.name, op.rpm()),
+            None => write!(f, "{}", self.name),
         }
     }
 }

@@ -390,8 +390,9 @@ impl Dependency {
             8 => Op::Equal,
             10 => Op::LessEqual,
             12 => Op::GreaterEqual,
-            _ => return Relation { name: self.name.clone(), constraint: None },
+            _ => return Relation::any(self.name.as_str()),
         };
-        Relation { name: self.name.clone(), constraint: Some((op, self.version.clone())) }
+        let constraint = Some((op, self.version.clone()));
+        Relation { name: self.name.as_str().into(), constraint }
     }
 }

@@ -10,6 +10,7 @@ use globset::GlobSetBuilder;
 
 use super::found;
 use super::pack::Pack;
+use crate::config::FileKind;
 use crate::package::spec::Op;
 use crate::package::{Format, version};
 use crate::verify::Options;
@@ -128,7 +129,7 @@ pub(super) fn check(packs: &[&Pack], options: &Options, findings: &mut Vec<Findi
                 found(findings, Check::RelationUnmet, pack, what, expected);
             }
         }
-        generic(pack, findings);
+        generic(pack, |name| provided.contains_key(name), findings);
     }
 }
 
@@ -188,15 +189,20 @@ pub(super) fn asked_elsewhere<'p>(packs: &[&'p Pack]) -> BTreeMap<&'p str, Asked
     asked
 }
 
-/// A group's package needs exactly its generic one: the two are of one build.
-fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
+/// A group's package needs exactly its generic one: the two are of one build. `is_there` says whether the set has a
+/// name.
+fn generic(pack: &Pack, is_there: impl Fn(&str) -> bool, findings: &mut Vec<Finding>) {
     if pack.group().is_none() {
         return;
     }
-    let host = match pack.definition() {
-        // The tests' programs are in the package that has their name.
-        tests if tests.ends_with("-tests") => tests.to_owned(),
-        definition => format!("{definition}-generic"),
+    let definition = pack.definition();
+    let generic = format!("{definition}-generic");
+    // What tests, development files and the like have for every GPU is in the package that has their name. A
+    // definition can be called so as well.
+    let host = if is_of_kind(definition, pack.format) && !is_there(&generic) {
+        definition.to_owned()
+    } else {
+        generic
     };
     let exactly = Relation::exactly(&host, &pack.version);
     let has = pack.wants.iter().any(|wanted| !wanted.weak && wanted.any == [exactly.clone()]);
@@ -209,6 +215,17 @@ fn generic(pack: &Pack, findings: &mut Vec<Finding>) {
         let expected = format!("`{}` of exactly the version {}", exactly.name, pack.version);
         found(findings, Check::GenericRelation, pack, what, expected);
     }
+}
+
+/// Whether a name is that of the package of one kind of a definition's files.
+fn is_of_kind(name: &str, format: Format) -> bool {
+    FileKind::ALL.into_iter().any(|kind| {
+        let suffix = match format {
+            Format::Deb => kind.suffix(),
+            Format::Rpm => kind.rpm_suffix(),
+        };
+        name.strip_suffix(suffix).is_some_and(|stem| stem.ends_with('-'))
+    })
 }
 
 /// What Debian's releases call the packages of the libraries in `external.txt`.

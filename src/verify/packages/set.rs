@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::found;
 use super::pack::Pack;
+use crate::config::FileKind;
 use crate::package::Format;
 use crate::package::render::is_made;
 use crate::tree::TreePath;
@@ -29,12 +30,17 @@ pub(super) fn paths(packs: &[&Pack], findings: &mut Vec<Finding>) {
     }
 }
 
-/// What a package is called in both formats: in lower case, with Debian's endings.
-fn in_both(name: &str) -> String {
-    let name = name.to_ascii_lowercase();
-    let endings = [("-devel", "-dev"), ("-debuginfo", "-dbgsym")];
-    let ending = endings.iter().find_map(|(rpm, deb)| Some((name.strip_suffix(rpm)?, deb)));
-    ending.map_or_else(|| name.clone(), |(stem, deb)| format!("{stem}{deb}"))
+/// What a package is called in both formats: in lower case, with Debian's endings, behind which a group's name may stand.
+fn in_both(pack: &Pack) -> String {
+    let (name, group) = match pack.group() {
+        Some(group) => (pack.definition(), format!("-{group}")),
+        None => (pack.name.as_str(), String::new()),
+    };
+    let ending = FileKind::ALL.into_iter().find_map(|kind| {
+        let stem = name.strip_suffix(kind.rpm_suffix()).filter(|stem| stem.ends_with('-'))?;
+        Some(format!("{stem}{}", kind.suffix()))
+    });
+    (ending.unwrap_or_else(|| name.to_owned()) + &group).to_ascii_lowercase()
 }
 
 /// A package in both formats is the same package: version, and the files below the install prefix.
@@ -42,7 +48,7 @@ fn in_both(name: &str) -> String {
 pub(super) fn formats(packs: &[Pack], prefix: &TreePath, findings: &mut Vec<Finding>) {
     let of = |format: Format| -> BTreeMap<String, &Pack> {
         let list = packs.iter().filter(|pack| pack.format == format);
-        list.map(|pack| (in_both(&pack.name), pack)).collect()
+        list.map(|pack| (in_both(pack), pack)).collect()
     };
     let (debs, rpms) = (of(Format::Deb), of(Format::Rpm));
     if debs.is_empty() || rpms.is_empty() {

@@ -94,7 +94,7 @@ pub(super) fn check(records: &[Record], root: &Path, log: &mut Log<'_>) -> u64 {
 }
 
 fn matches(relation: &Relation, record: &Record) -> bool {
-    relation.name == record.name
+    relation.name.as_str() == record.name
         && meets(record.format(), Some(&record.version), relation.constraint.as_ref())
 }
 
@@ -124,7 +124,7 @@ fn needed_exactly(record: &Record, records: &[Record]) -> Exact {
         all.insert(name, version);
         for any in found.into_iter().flat_map(|found| found.relations().needs) {
             if let [Relation { name, constraint: Some((Op::Equal, version)) }] = any.as_slice() {
-                pending.push((name.clone(), version.clone()));
+                pending.push((name.to_string(), version.clone()));
             }
         }
     }

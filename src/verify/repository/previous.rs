@@ -59,7 +59,7 @@ pub(super) fn check(
         let mut replaced: HashMap<String, Vec<Option<(Op, String)>>> = HashMap::new();
         for record in records.get(&old.format).into_iter().flatten() {
             for one in record.relations().replaces {
-                replaced.entry(one.name).or_default().push(one.constraint);
+                replaced.entry(one.name.to_string()).or_default().push(one.constraint);
             }
         }
         let is_replaced = |entry: &Entry| {

@@ -43,7 +43,7 @@ impl Provided {
             names.entry(record.name.clone()).or_default().push(Some(record.version.clone()));
             for one in record.relations().provides {
                 let version = one.constraint.map(|(_, version)| version);
-                names.entry(one.name).or_default().push(version);
+                names.entry(one.name.to_string()).or_default().push(version);
             }
             // A relation can name a path: to rpm it is a capability.
             if let Part::Rpm(part) = &record.part {
@@ -56,7 +56,7 @@ impl Provided {
     }
 
     fn meets(&self, wanted: &Relation) -> bool {
-        let mut versions = self.names.get(&wanted.name).into_iter().flatten();
+        let mut versions = self.names.get(wanted.name.as_str()).into_iter().flatten();
         versions
             .any(|have| version::meets(self.format, have.as_deref(), wanted.constraint.as_ref()))
     }
@@ -92,9 +92,10 @@ pub(super) fn check(
                 if any.is_empty() || any.iter().any(|one| provided.meets(one)) {
                     continue;
                 }
-                let known = |one: &Relation| provided.names.contains_key(&one.name);
-                let named =
-                    |one: &Relation| externals.is_match(&one.name) || is_system(&one.name, format);
+                let known = |one: &Relation| provided.names.contains_key(one.name.as_str());
+                let named = |one: &Relation| {
+                    externals.is_match(one.name.as_str()) || is_system(one.name.as_str(), format)
+                };
                 if any.iter().any(named) {
                     continue;
                 }
@@ -113,7 +114,8 @@ pub(super) fn check(
                     texts.join(" | ")
                 );
                 let there = any.iter().flat_map(|one| {
-                    let versions = provided.names.get(&one.name).into_iter().flatten().flatten();
+                    let versions =
+                        provided.names.get(one.name.as_str()).into_iter().flatten().flatten();
                     versions.map(|version| format!("{} {version}", one.name))
                 });
                 let there: Vec<String> = there.take(5).collect();

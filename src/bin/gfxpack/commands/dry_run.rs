@@ -82,7 +82,7 @@ fn package_text(package: &Package, content: &Content, formats: &[Format], full: 
     let head = format!("{name} {version} ({what}{code}): {files}, {size} installed\n");
     let mut lines: Vec<String> = formats.iter().map(|format| file_name(package, *format)).collect();
     for (kind, relations) in package.relations.iter().filter(|(_, all)| !all.is_empty()) {
-        let all: Vec<String> = relations.iter().map(Relation::rpm).collect();
+        let all: Vec<String> = relations.iter().map(Relation::to_string).collect();
         lines.push(format!("{}: {}", kind.rpm_tag(), all.join(", ")));
     }
     for (format, own) in own_relations(package, formats) {
@@ -227,10 +227,10 @@ fn package_json(package: &Package, content: &Content, formats: &[Format]) -> Val
     let names: Vec<_> = formats.iter().map(|format| file_name(package, *format)).collect();
     let relations = package.relations.iter();
     let relations: Vec<_> = relations
-        .flat_map(|(kind, all)| all.iter().map(|r| format!("{}: {}", kind.rpm_tag(), r.rpm())))
+        .flat_map(|(kind, all)| all.iter().map(|r| format!("{}: {r}", kind.rpm_tag())))
         .collect();
     let mut json = json!({
-        "name": package.name,
+        "name": package.name.as_str(),
         "kind": package.kind.as_str(),
         "version": package.full_version(),
         "summary": package.summary,
