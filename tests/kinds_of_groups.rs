@@ -301,3 +301,34 @@ fn a_library_in_a_groups_package_has_its_needs_looked_at() {
     let words = "package `miopen-gfx110X`: opt/rocm/lib/libMIOpenCKGroupedConv_gfx1100.so needs libnowhere.so.1";
     assert!(error.contains(words), "{error}");
 }
+
+#[test]
+fn symbols_of_one_build_id_that_differ_are_refused() {
+    let shard = Shard::new(&json!({
+        "name": "foo",
+        "kinds": ["debug"],
+        "contents": [{ "artifact": "foo" }],
+    }));
+    shard.text("foo_lib_generic", "share/data", "data");
+    shard.compile("foo_dbg_generic", "lib/whole.so", &["-shared", "-fPIC"]);
+    let whole = shard.place("foo_dbg_generic", "lib/whole.so");
+    let symbols = shard.place("foo_dbg_generic", "lib/symbols.debug");
+    // The same content, in a file of its own: one of them is enough.
+    fs::copy(&whole, &symbols).unwrap();
+    let plan = shard.plan(&[]);
+    let debug = plan.iter().find(|package| package["name"] == "foo-dbgsym").unwrap();
+    assert_eq!(files(std::slice::from_ref(debug)).len(), 1, "{debug}");
+
+    let mut objcopy = tool("objcopy", "binutils");
+    ok(objcopy.arg("--only-keep-debug").arg(&whole).arg(&symbols));
+    let error = fails(&mut shard.build(), 1);
+    let words = "foo_dbg_generic/stage/lib/whole.so and foo_dbg_generic/stage/lib/symbols.debug have one build id, ";
+    assert!(error.contains(words), "{error}");
+
+    // As long as the other, and different in one byte of a name.
+    let mut bytes = fs::read(&whole).unwrap();
+    let at = bytes.windows(8).position(|part| part == b"source.c").unwrap();
+    bytes[at] = b'r';
+    fs::write(&symbols, bytes).unwrap();
+    assert!(fails(&mut shard.build(), 1).contains(words));
+}
