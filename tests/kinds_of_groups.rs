@@ -332,3 +332,33 @@ fn symbols_of_one_build_id_that_differ_are_refused() {
     fs::write(&symbols, bytes).unwrap();
     assert!(fails(&mut shard.build(), 1).contains(words));
 }
+
+#[test]
+fn documentation_with_programs_is_of_their_machine() {
+    let shard = Shard::new(&json!({
+        "name": "foo",
+        "kinds": ["doc"],
+        "contents": [{ "artifact": "foo" }],
+    }));
+    shard.text("foo_lib_generic", "share/data", "data");
+    shard.text("foo_doc_generic", "share/doc/foo/guide.txt", "How to use it.\n");
+    let made = |shard: &Shard| {
+        let plan = shard.plan(&[]);
+        let doc = plan.iter().find(|package| package["name"] == "foo-doc").unwrap().clone();
+        doc["files"].clone()
+    };
+    let any = json!(["foo-doc_1.0-1_all.deb", "foo-doc-1.0-1.noarch.rpm"]);
+    let one = json!(["foo-doc_1.0-1_amd64.deb", "foo-doc-1.0-1.x86_64.rpm"]);
+    assert_eq!(made(&shard), any);
+    shard.compile("foo_doc_generic", "share/doc/foo/example", &[]);
+    assert_eq!(made(&shard), one);
+    // Objects are code as well, and so are archives of them.
+    let example = shard.place("foo_doc_generic", "share/doc/foo/example");
+    fs::remove_file(&example).unwrap();
+    shard.compile("foo_doc_generic", "share/doc/foo/example.o", &["-c"]);
+    assert_eq!(made(&shard), one);
+    let object = shard.place("foo_doc_generic", "share/doc/foo/example.o");
+    ok(tool("ar", "binutils").arg("rc").arg(object.with_extension("a")).arg(&object));
+    fs::remove_file(&object).unwrap();
+    assert_eq!(made(&shard), one);
+}

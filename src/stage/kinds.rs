@@ -429,13 +429,24 @@ impl<'a> Relating<'a> {
                     package.relate(RelationKind::Depends, other);
                 }
             }
-            FileKind::Doc => package.arch = Arch::Independent,
+            FileKind::Doc if !has_machine_code(&package.tree) => package.arch = Arch::Independent,
             FileKind::Debug => package.build_ids = build_ids(&package.tree),
-            FileKind::Tests => {}
+            FileKind::Doc | FileKind::Tests => {}
         }
         give(&mut package, definition.relations.of(kind));
         made.push(package);
     }
+}
+
+/// Whether a tree has programs, libraries, objects or archives of objects, for whatever machine: a package for any machine
+/// must have none (Debian policy 5.6.8; rpmbuild refuses them). A file that cannot be read has none: copying it will tell.
+fn has_machine_code(tree: &Tree) -> bool {
+    let is_code = |source: &Source| {
+        let mut head = Vec::with_capacity(8);
+        let read = source.open().and_then(|reader| reader.take(8).read_to_end(&mut head));
+        read.is_ok() && (head.starts_with(b"\x7fELF") || head == b"!<arch>\n")
+    };
+    tree.iter().filter_map(|(_, entry)| entry.source()).any(is_code)
 }
 
 /// The build ids in a tree of debug symbols, in hex.
