@@ -334,6 +334,19 @@ fn symbols_of_one_build_id_that_differ_are_refused() {
 }
 
 #[test]
+fn symbols_of_a_group_say_their_build_ids() {
+    let shard = files_of_all_groups();
+    let symbols = "lib/aotriton.images/gfx1100/loader.debug";
+    shard.compile("tri_dbg_gfx11", symbols, &["-shared", "-fPIC"]);
+    ok(&mut shard.build());
+    let ids = |deb: &str| {
+        let deb = shard.path("out").join(format!("{deb}_1.0-1_amd64.deb"));
+        ok(tool("dpkg-deb", "dpkg").arg("-f").arg(deb).arg("Build-Ids")).trim_end().len()
+    };
+    assert_eq!([ids("tri-dbgsym"), ids("tri-dbgsym-gfx110x")], [0, 40]);
+}
+
+#[test]
 fn documentation_with_programs_is_of_their_machine() {
     let shard = Shard::new(&json!({
         "name": "foo",

@@ -378,6 +378,9 @@ impl<'a> Relating<'a> {
                 package.section = section.to_owned();
             }
             add_paragraph(package, text);
+            if kind == FileKind::Debug {
+                package.build_ids = build_ids(&package.tree);
+            }
         };
         for (group, tree) in groups {
             let mut package = self.group_package(definition, &own, &group, tree);
@@ -430,8 +433,7 @@ impl<'a> Relating<'a> {
                 }
             }
             FileKind::Doc if !has_machine_code(&package.tree) => package.arch = Arch::Independent,
-            FileKind::Debug => package.build_ids = build_ids(&package.tree),
-            FileKind::Doc | FileKind::Tests => {}
+            FileKind::Doc | FileKind::Debug | FileKind::Tests => {}
         }
         give(&mut package, definition.relations.of(kind));
         made.push(package);
