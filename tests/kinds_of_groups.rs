@@ -301,3 +301,77 @@ fn a_library_in_a_groups_package_has_its_needs_looked_at() {
     let words = "package `miopen-gfx110X`: opt/rocm/lib/libMIOpenCKGroupedConv_gfx1100.so needs libnowhere.so.1";
     assert!(error.contains(words), "{error}");
 }
+
+#[test]
+fn symbols_of_one_build_id_that_differ_are_refused() {
+    let shard = Shard::new(&json!({
+        "name": "foo",
+        "kinds": ["debug"],
+        "contents": [{ "artifact": "foo" }],
+    }));
+    shard.text("foo_lib_generic", "share/data", "data");
+    shard.compile("foo_dbg_generic", "lib/whole.so", &["-shared", "-fPIC"]);
+    let whole = shard.place("foo_dbg_generic", "lib/whole.so");
+    let symbols = shard.place("foo_dbg_generic", "lib/symbols.debug");
+    // The same content, in a file of its own: one of them is enough.
+    fs::copy(&whole, &symbols).unwrap();
+    let plan = shard.plan(&[]);
+    let debug = plan.iter().find(|package| package["name"] == "foo-dbgsym").unwrap();
+    assert_eq!(files(std::slice::from_ref(debug)).len(), 1, "{debug}");
+
+    let mut objcopy = tool("objcopy", "binutils");
+    ok(objcopy.arg("--only-keep-debug").arg(&whole).arg(&symbols));
+    let error = fails(&mut shard.build(), 1);
+    let words = "foo_dbg_generic/stage/lib/whole.so and foo_dbg_generic/stage/lib/symbols.debug have one build id, ";
+    assert!(error.contains(words), "{error}");
+
+    // As long as the other, and different in one byte of a name.
+    let mut bytes = fs::read(&whole).unwrap();
+    let at = bytes.windows(8).position(|part| part == b"source.c").unwrap();
+    bytes[at] = b'r';
+    fs::write(&symbols, bytes).unwrap();
+    assert!(fails(&mut shard.build(), 1).contains(words));
+}
+
+#[test]
+fn symbols_of_a_group_say_their_build_ids() {
+    let shard = files_of_all_groups();
+    let symbols = "lib/aotriton.images/gfx1100/loader.debug";
+    shard.compile("tri_dbg_gfx11", symbols, &["-shared", "-fPIC"]);
+    ok(&mut shard.build());
+    let ids = |deb: &str| {
+        let deb = shard.path("out").join(format!("{deb}_1.0-1_amd64.deb"));
+        ok(tool("dpkg-deb", "dpkg").arg("-f").arg(deb).arg("Build-Ids")).trim_end().len()
+    };
+    assert_eq!([ids("tri-dbgsym"), ids("tri-dbgsym-gfx110x")], [0, 40]);
+}
+
+#[test]
+fn documentation_with_programs_is_of_their_machine() {
+    let shard = Shard::new(&json!({
+        "name": "foo",
+        "kinds": ["doc"],
+        "contents": [{ "artifact": "foo" }],
+    }));
+    shard.text("foo_lib_generic", "share/data", "data");
+    shard.text("foo_doc_generic", "share/doc/foo/guide.txt", "How to use it.\n");
+    let made = |shard: &Shard| {
+        let plan = shard.plan(&[]);
+        let doc = plan.iter().find(|package| package["name"] == "foo-doc").unwrap().clone();
+        doc["files"].clone()
+    };
+    let any = json!(["foo-doc_1.0-1_all.deb", "foo-doc-1.0-1.noarch.rpm"]);
+    let one = json!(["foo-doc_1.0-1_amd64.deb", "foo-doc-1.0-1.x86_64.rpm"]);
+    assert_eq!(made(&shard), any);
+    shard.compile("foo_doc_generic", "share/doc/foo/example", &[]);
+    assert_eq!(made(&shard), one);
+    // Objects are code as well, and so are archives of them.
+    let example = shard.place("foo_doc_generic", "share/doc/foo/example");
+    fs::remove_file(&example).unwrap();
+    shard.compile("foo_doc_generic", "share/doc/foo/example.o", &["-c"]);
+    assert_eq!(made(&shard), one);
+    let object = shard.place("foo_doc_generic", "share/doc/foo/example.o");
+    ok(tool("ar", "binutils").arg("rc").arg(object.with_extension("a")).arg(&object));
+    fs::remove_file(&object).unwrap();
+    assert_eq!(made(&shard), one);
+}

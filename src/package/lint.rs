@@ -11,7 +11,7 @@ use std::io::Read;
 
 use super::Format;
 use super::files::{MemberKind, in_linker_path, is_library_name, members};
-use super::spec::{Kind, Package};
+use super::spec::Package;
 use crate::error::Result;
 use crate::tree::{Source, TreePath};
 
@@ -121,7 +121,8 @@ fn overrides(package: &Package) -> Result<Vec<Override>> {
     if package.full_version().ends_with("-1") {
         say("initial-upload-closes-no-bugs", format!("[usr/share/doc/{}/*]", package.deb_name()));
     }
-    if package.kind == Kind::Debug {
+    // lintian knows such a package by its `Auto-Built-Package`.
+    if !package.build_ids.is_empty() {
         say("non-debug-file-in-debug-package", "[usr/share/*]".to_owned());
     }
     let mut has_library = false;

@@ -129,7 +129,7 @@ pub(super) fn assign<'a>(
                     let debug = staged[*owner].kind == Some(FileKind::Debug);
                     let tree = tree_of(&mut staged[*owner], artifact, groups);
                     let laid = if debug {
-                        kinds::lay_debug(tree, artifact, prefix, root, &below, entry)
+                        kinds::lay_debug(tree, artifacts, artifact, prefix, root, &below, entry)
                     } else {
                         lay(tree, artifact, prefix, root, &below, entry)
                     };

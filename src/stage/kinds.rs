@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
 
 use super::lay::Shared;
 use super::lay::{Staged, lay};
@@ -25,6 +26,8 @@ use crate::tree::{Entry, EntryKind, Source, Tree, TreePath};
 pub(super) const PARTS: [Option<FileKind>; 5] =
     [None, Some(FileKind::Dev), Some(FileKind::Doc), Some(FileKind::Tests), Some(FileKind::Debug)];
 
+/// As much of two files is compared at a time.
+const COMPARED: u64 = 256 << 10;
 /// The longest licence text.
 const LICENSE_MAX: u64 = 1 << 20;
 
@@ -66,9 +69,10 @@ fn is_dev_link(below: &TreePath, entry: &Entry) -> bool {
 }
 
 /// Puts debug symbols where debuggers look: by build id, or, where a file has none, by the path of what
-/// it was taken out of. What is no ELF file stays under the install prefix.
+/// it was taken out of. What is no ELF file stays under the install prefix. `artifacts` are all that are laid.
 pub(super) fn lay_debug(
     tree: &mut Tree,
+    artifacts: &[ArtifactTree],
     artifact: &ArtifactTree,
     prefix: &TreePath,
     root: &TreePath,
@@ -99,12 +103,53 @@ pub(super) fn lay_debug(
         }
         None => root.join(below),
     };
-    if id.is_some() && tree.get(&debug.join(&to)).is_some() {
-        // The same symbols under a second name.
-        return Ok(());
+    let there = id.as_ref().and_then(|_| tree.get(&debug.join(&to))?.source());
+    if let Some(there) = there {
+        let is_same = is_same(source, there).map_err(|e| {
+            Error::failed(format!("{}: cannot be compared with the file of its build id", label()))
+                .because(e)
+        })?;
+        if is_same {
+            // The same symbols under a second name.
+            return Ok(());
+        }
+        let name = |artifact: &ArtifactTree| {
+            let mut entries = artifact.tree.iter();
+            let is_first = |entry: &Entry| entry.source().is_some_and(|source| source.is(there));
+            let (path, _) = entries.find(|(_, entry)| is_first(entry))?;
+            Some(format!("{}/{path}", artifact.name))
+        };
+        let first = artifacts.iter().find_map(name).unwrap_or_default();
+        let message = format!(
+            "{} and {first} have one build id, {}, and are different",
+            label(),
+            hex(&id.unwrap_or_default())
+        );
+        return Err(Error::failed(message).hint(
+            "debuggers look for one file by a build id: leave the other out with `exclude`, or link the two so that \
+             their build ids differ",
+        ));
     }
     let entry = Entry { mode: 0o644, mtime: entry.mtime, kind: EntryKind::File(source.clone()) };
     lay(tree, artifact, prefix, &debug, &to, &entry)
+}
+
+/// Whether two files have the same content.
+fn is_same(one: &Source, other: &Source) -> io::Result<bool> {
+    if one.is(other) || one.len() != other.len() {
+        return Ok(one.is(other));
+    }
+    let (mut ones, mut others) = (one.open()?, other.open()?);
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    loop {
+        here.clear();
+        there.clear();
+        ones.by_ref().take(COMPARED).read_to_end(&mut here)?;
+        others.by_ref().take(COMPARED).read_to_end(&mut there)?;
+        if here != there || here.is_empty() {
+            return Ok(here == there);
+        }
+    }
 }
 
 /// What a file of the kind `debug` is.
@@ -131,7 +176,7 @@ fn symbols(source: &Source) -> Result<Symbols, ElfError> {
     }
 }
 
-fn unreadable(source: std::io::Error) -> ElfError {
+fn unreadable(source: io::Error) -> ElfError {
     ElfError::Read { what: "the ELF header".into(), offset: 0, source }
 }
 
@@ -338,6 +383,9 @@ impl<'a> Relating<'a> {
                 package.section = section.to_owned();
             }
             add_paragraph(package, text);
+            if kind == FileKind::Debug {
+                package.build_ids = build_ids(&package.tree);
+            }
         };
         for (group, tree) in groups {
             let mut package = self.group_package(definition, &own, &group, tree);
@@ -389,13 +437,23 @@ impl<'a> Relating<'a> {
                     package.relate(RelationKind::Depends, other);
                 }
             }
-            FileKind::Doc => package.arch = Arch::Independent,
-            FileKind::Debug => package.build_ids = build_ids(&package.tree),
-            FileKind::Tests => {}
+            FileKind::Doc if !has_machine_code(&package.tree) => package.arch = Arch::Independent,
+            FileKind::Doc | FileKind::Debug | FileKind::Tests => {}
         }
         give(&mut package, definition.relations.of(kind));
         made.push(package);
     }
+}
+
+/// Whether a tree has programs, libraries, objects or archives of objects, for whatever machine: a package for any machine
+/// must have none (Debian policy 5.6.8; rpmbuild refuses them). A file that cannot be read has none: copying it will tell.
+fn has_machine_code(tree: &Tree) -> bool {
+    let is_code = |source: &Source| {
+        let mut head = Vec::with_capacity(8);
+        let read = source.open().and_then(|reader| reader.take(8).read_to_end(&mut head));
+        read.is_ok() && (head.starts_with(b"\x7fELF") || head == b"!<arch>\n")
+    };
+    tree.iter().filter_map(|(_, entry)| entry.source()).any(is_code)
 }
 
 /// The build ids in a tree of debug symbols, in hex.
