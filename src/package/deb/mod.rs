@@ -2,7 +2,7 @@
 //!
 //! The `ar` header of a member is 60 bytes: name (16), time (12), uid and gid (6 each), mode (8, octal),
 //! size (10 decimal digits), `` `\n ``; members are padded to an even size. The data member is written
-//! first, behind room for the control member ([`control`]), which holds its files' MD5 sums.
+//! first, behind room for the control member (module `control`), which holds its files' MD5 sums.
 //!
 //! For the same tree and control member, with xz, the file is byte for byte what `dpkg-deb -Zxz
 //! --root-owner-group` makes: tests/debs.rs holds them against each other.
