@@ -210,6 +210,9 @@ fn content(input: &InputFile) -> Result<Seen, Error> {
     if name.contains(".tar.") && compressed.iter().any(|begin| magic.starts_with(begin)) {
         return Ok(Seen::note("is an archive: unpack it to look into it"));
     }
+    if magic.starts_with(b"!<arch>\n") && name.ends_with(".deb") {
+        return Ok(Seen::note("is a package: `gfxpack inspect` shows it"));
+    }
     if magic.starts_with(b"!<arch>\n") {
         return Ok(Seen::note("is a static archive: device code in it is not looked for"));
     }

@@ -25,7 +25,7 @@ pub fn read_required(
             Error::usage(format!("{key}: there is no shard `{name}` in {}", dir.display()))
                 .at(file)
                 .hint(format!(
-                    "the shards there are {}: bring the missing one, or correct its name",
+                    "the shards there are {}: bring the missing one, or correct its name, or take it out of `required_shards` where it is no longer built",
                     there.join(", ")
                 ))
         });

@@ -190,7 +190,7 @@ pub(super) fn remove(
     let unused = selectors.iter().zip(used).filter(|(_, used)| !used);
     let faults = unused.map(|(selector, _)| {
         Error::usage(format!("no package is called `{}`", selector.text))
-            .hint("gfxpack repo list shows what there is; a .deb has its name in lower case")
+            .hint("gfxpack repo list shows what there is; a .deb has its name in lower case, and a version its release (7.1.0-1)")
     });
     Errors::check((), faults.collect())?;
     Ok(change)

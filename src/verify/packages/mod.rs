@@ -139,7 +139,7 @@ fn files(dir: &Path) -> Result<Vec<PackageFile>> {
     if files.is_empty() {
         return Err(Error::failed("has no package in it")
             .at(dir)
-            .hint("expected .deb or .rpm files, as `gfxpack package` writes them")
+            .hint("expected .deb or .rpm files, as `gfxpack package` writes them; a repository is verified by --repo-dir")
             .into());
     }
     files.sort_by(|a, b| a.name.cmp(&b.name));

@@ -220,7 +220,7 @@ pub struct Splitting {
 #[derive(Debug, ClapArgs)]
 pub struct Caching {
     /// Directory that keeps what takes long to make for the next run: kpack archives by the digests of
-    /// their code objects, and with `build` and `package` whole packages. Everything that is taken from
+    /// their code objects, and with `build` and `package` whole packages that are not signed. Everything that is taken from
     /// it is checked; the output is the same with and without. Several runs can share it. Who can write
     /// to it can change what is made: keep it to those who build. docs/cache.md has more
     #[arg(long, value_name = "DIR", help_heading = "Cache")]

@@ -90,7 +90,7 @@ fn simple(args: &RepoSimple, global: &Global, ui: &Ui) -> Result<ExitCode> {
 fn warn_of_no_key(signer: Option<&Signer>, ui: &Ui) {
     if signer.is_none() {
         ui.warning(
-            "the repository is not signed: clients refuse it unless they are told to trust it",
+            "the repository is not signed: apt refuses it unless its source says `Trusted: yes`, and dnf and zypper cannot tell whose it is",
         );
     }
 }
