@@ -55,9 +55,8 @@ fn follow(hint: &str, packages: &mut Value) -> usize {
     let mut followed = 0;
     for line in hint.lines() {
         let Some(rest) = line.trim().strip_prefix("in the definition of ") else { continue };
-        let (package, texts) = rest.split_once(": ").unwrap();
+        let (name, texts) = rest.split_once(": ").unwrap();
         let texts: Value = serde_json::from_str(&format!("{{{texts}}}")).unwrap();
-        let name = package.strip_suffix("-generic").unwrap();
         let all = packages["packages"].as_array_mut().unwrap();
         let definition = all.iter_mut().find(|one| one["name"] == name).unwrap();
         for (format, relations) in texts.as_object().unwrap() {

@@ -330,7 +330,9 @@ fn hint(told: &BTreeSet<Obstacle>) -> String {
         for (heir, formats) in heirs.iter().take(TOLD) {
             let texts = formats.iter().map(|(format, names)| taking_the_place(*format, names));
             let texts: Vec<String> = texts.collect();
-            hint += &format!("\n    in the definition that {heir} is of: {}", texts.join(", "));
+            // What is in its package goes by the definition's name.
+            let definition = heir.strip_suffix("-generic").unwrap_or(heir);
+            hint += &format!("\n    in the definition of {definition}: {}", texts.join(", "));
         }
         if let Some(more) = heirs.len().checked_sub(TOLD).filter(|more| *more > 0) {
             hint += &format!("\n    and {more} more so");
