@@ -29,7 +29,8 @@ pub struct Error {
     /// Bytes of the message that say whose fault it is.
     place: usize,
     message: String,
-    hint: Option<String>,
+    /// By lines.
+    hint: Vec<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -41,7 +42,7 @@ impl Error {
             path: None,
             place: 0,
             message: message.into(),
-            hint: None,
+            hint: Vec::new(),
             source: None,
         }
     }
@@ -86,7 +87,14 @@ impl Error {
     /// Adds what the user can do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = vec![hint.into()];
+        self
+    }
+
+    /// Adds further lines to what the user can do. A line break within one is part of a name.
+    #[must_use]
+    pub fn with_hint_lines(mut self, lines: Vec<String>) -> Self {
+        self.hint.extend(lines);
         self
     }
 
@@ -133,7 +141,12 @@ impl Error {
     /// What the user can do, where it is known: what was said with the error, or what follows from
     /// the system's refusal.
     pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref().or_else(|| system_hint(self.system_error()?))
+        self.hint.first().map(String::as_str).or_else(|| system_hint(self.system_error()?))
+    }
+
+    /// The further lines of the hint.
+    pub fn hint_lines(&self) -> &[String] {
+        self.hint.get(1..).unwrap_or_default()
     }
 
     /// Whether the cause is a device without space left.

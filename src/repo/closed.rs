@@ -307,13 +307,14 @@ fn faults(told: BTreeSet<Obstacle>) -> Vec<Error> {
         faults.push(Error::failed(format!("and {more} more like these")));
     }
     if let Some(last) = faults.pop() {
-        faults.push(last.hint(hint));
+        let (first, lines) = hint;
+        faults.push(last.hint(first).with_hint_lines(lines));
     }
     faults
 }
 
-/// What to do. A package that is no longer made looks as one that was forgotten: both are said.
-fn hint(told: &BTreeSet<Obstacle>) -> String {
+/// What to do: a line, and further ones. A package that is no longer made looks as one that was forgotten: both are said.
+fn hint(told: &BTreeSet<Obstacle>) -> (String, Vec<String>) {
     let mut heirs: BTreeMap<&str, BTreeMap<Format, BTreeSet<&str>>> = BTreeMap::new();
     let behind = told.iter().filter_map(|one| one.behind.as_ref());
     for (format, name, heir) in behind.clone() {
@@ -322,6 +323,7 @@ fn hint(told: &BTreeSet<Obstacle>) -> String {
     let mut hint =
         "clients could not install or upgrade these: publish all packages of a release in one run"
             .to_owned();
+    let mut lines = Vec::new();
     if let Some((_, name, _)) = behind.clone().next() {
         hint += &format!(
             ". Where {name} is no longer made, what it needed has to take its place: say so in the packages file, and build \
@@ -332,16 +334,16 @@ fn hint(told: &BTreeSet<Obstacle>) -> String {
             let texts: Vec<String> = texts.collect();
             // What is in its package goes by the definition's name.
             let definition = heir.strip_suffix("-generic").unwrap_or(heir);
-            hint += &format!("\n    in the definition of {definition}: {}", texts.join(", "));
+            lines.push(format!("in the definition of {definition}: {}", texts.join(", ")));
         }
         if let Some(more) = heirs.len().checked_sub(TOLD).filter(|more| *more > 0) {
-            hint += &format!("\n    and {more} more so");
+            lines.push(format!("and {more} more so"));
         }
-        hint += "\n  Where clients may be left behind";
+        lines.push("where clients may be left behind, pass --allow-partial".to_owned());
     } else {
-        hint += ", or, where this is meant";
+        hint += ", or, where this is meant, pass --allow-partial";
     }
-    hint + ", pass --allow-partial"
+    (hint, lines)
 }
 
 /// The relations of a definition in the packages file by which its package takes the place of others.

@@ -125,6 +125,9 @@ impl Ui {
         if let Some(hint) = error.hint_text() {
             tell(format_args!("  {} {}", self.paint("36;1", "hint:"), printable(hint)));
         }
+        for line in error.hint_lines() {
+            tell(format_args!("    {}", printable(line)));
+        }
     }
 
     /// Says where else an error is.
@@ -244,7 +247,7 @@ fn told_once(errors: &Errors) -> Vec<(&Error, Vec<&str>)> {
     let mut told: Vec<(&Error, Vec<&str>)> = Vec::new();
     let mut known = HashMap::new();
     for error in errors.iter() {
-        let key = (error.path(), error.fault(), causes(error), error.hint_text());
+        let key = (error.path(), error.fault(), causes(error), hint(error));
         // Without a place it is another only where it says something else.
         match known.entry(key) {
             Entry::Vacant(entry) => {
@@ -271,6 +274,13 @@ fn causes(error: &Error) -> Vec<String> {
     causes
 }
 
+/// All lines of the hint.
+fn hint(error: &Error) -> Option<String> {
+    let lines = error.hint_lines().iter().map(String::as_str);
+    let lines: Vec<&str> = error.hint_text().into_iter().chain(lines).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
 /// An error with its causes and hint, as JSON.
 pub fn error_json(error: &Error) -> serde_json::Value {
     fault_json(error, &[])
@@ -282,7 +292,7 @@ fn fault_json(error: &Error, places: &[&str]) -> serde_json::Value {
         "message": error.message(),
         "path": error.path().map(|path| path.to_string_lossy()),
         "causes": causes(error),
-        "hint": error.hint_text(),
+        "hint": hint(error),
     });
     if !places.is_empty() {
         json["also"] = serde_json::json!(places);
