@@ -305,8 +305,8 @@ fn a_library_is_of_the_set_the_distribution_or_settled() {
     let tool = planned(&report, "tool");
     assert_eq!(tool["relations"], serde_json::json!(["Requires: core = 1.5-2"]));
     assert_eq!(
-        tool["deb_relations"],
-        serde_json::json!({ "depends": ["libc6 (>= 2.34)", "nowhere1 (>= 3)"] })
+        tool["deb_relations"]["depends"],
+        serde_json::json!(["libc6 (>= 2.34)", "nowhere1 (>= 3)"])
     );
     // Neither what the package has itself, nor what is private in another one.
     assert_eq!(

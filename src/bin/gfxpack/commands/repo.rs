@@ -336,7 +336,7 @@ fn list(dir: &Path, global: &Global, ui: &Ui) -> Result<ExitCode> {
     });
     ui.result(&json, || {
         // Beside the list: what reads that has a package on each line.
-        ui.remark(&about(&state));
+        about(&state).iter().for_each(|line| ui.remark(line));
         let line = |package: &work::Listed| {
             let work::Listed { format, name, version, arch, .. } = package;
             format!("{format} {name} {version} {arch}\n")
@@ -347,7 +347,7 @@ fn list(dir: &Path, global: &Global, ui: &Ui) -> Result<ExitCode> {
 }
 
 /// What a repository is, in a few lines.
-fn about(state: &State) -> String {
+fn about(state: &State) -> [String; 5] {
     let Settings { suite, codename, .. } = &state.settings;
     let codename = codename.as_ref().map_or_else(String::new, |name| format!(" (codename {name})"));
     let components: Vec<&str> = state.settings.components().collect();
@@ -360,10 +360,11 @@ fn about(state: &State) -> String {
         (None, true) => "by a key that was not named (--sign-key-public)".to_owned(),
         (_, false) => "no".to_owned(),
     };
-    format!(
-        "suite: {suite}{codename}\ncomponents: {}\npublished: {published}\nsigned: {signed}\n\
-         packages: {}",
-        components.join(" "),
-        state.packages.len(),
-    )
+    [
+        format!("suite: {suite}{codename}"),
+        format!("components: {}", components.join(" ")),
+        format!("published: {published}"),
+        format!("signed: {signed}"),
+        format!("packages: {}", state.packages.len()),
+    ]
 }
